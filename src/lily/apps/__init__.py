@@ -1,0 +1,1 @@
+"""One file = one process, and the command line that starts them."""

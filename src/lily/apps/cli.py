@@ -1,0 +1,46 @@
+"""The command line: a table of commands, and the one place where an error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from lily.apps.commands.bench import bench
+from lily.apps.commands.checks import run_tests
+from lily.apps.commands.doctor import doctor
+from lily.apps.commands.down import down
+from lily.apps.commands.logs import logs
+from lily.apps.commands.migrate import migrate
+from lily.apps.commands.status import status
+from lily.apps.commands.token import token
+from lily.apps.commands.up import up
+from lily.domain.errors import LilyError
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app = typer.Typer(
+    name="lily",
+    help="Lily, a real-time metadata platform.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+for command in (up, down, status, logs, doctor, token, migrate):
+    app.command()(command)
+app.command(context_settings=PASS_ON)(bench)
+app.command("test", context_settings=PASS_ON)(run_tests)
+
+
+def main() -> None:
+    """Run a command."""
+    try:
+        app(prog_name="lily")
+    except LilyError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of `./lily`, one file each; `apps.cli` is their table."""

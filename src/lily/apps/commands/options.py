@@ -1,0 +1,55 @@
+"""Options and answers that several commands share."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lily.domain.errors import InvalidInput
+
+TENANT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
+ROLES = ("owner", "viewer")
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir",
+        envvar="LILY_DATA_DIR",
+        help="Where this installation keeps everything.",
+        default_factory=lambda: default_data_dir(),
+        show_default="~/.local/share/lily",
+    ),
+]
+
+
+def default_data_dir() -> Path:
+    """The user's place for data."""
+    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(home) / "lily"
+
+
+def say(line: str) -> None:
+    """Progress and notes; results alone go to standard output."""
+    sys.stderr.write(f"{line}\n")  # one write: parts start in parallel and report from their threads
+    sys.stderr.flush()
+
+
+def checked_tenant(name: str) -> str:
+    """The tenant's name, if it is one."""
+    if not TENANT_NAME.fullmatch(name):
+        raise InvalidInput(
+            f"tenant {name!r} is not a name: 1 to 63 letters, digits, '_', '-' or '.'", tenant=name
+        )
+    return name
+
+
+def checked_role(role: str) -> str:
+    """The role, if it is known."""
+    if role not in ROLES:
+        raise InvalidInput(f"unknown role {role!r}; known: {', '.join(ROLES)}", role=role)
+    return role

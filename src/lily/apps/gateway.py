@@ -1,0 +1,105 @@
+"""The gateway process: REST in and out, on Granian."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from granian import Granian
+from granian.constants import Interfaces
+
+from lily.ingest.recorder import Recorder
+from lily.ingest.rest.assets import AssetWrites
+from lily.ingest.rest.bodies import body_schemas
+from lily.ingest.rest.entities import EntityWrites
+from lily.ingest.rest.writing import Writer
+from lily.log.ends import LogEnds
+from lily.log.producer import LogProducer
+from lily.repositories.postgres.assets import PostgresAssets
+from lily.repositories.postgres.health import PlatformHealth
+from lily.repositories.postgres.idempotency import IdempotencyKeys
+from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.visibility import Visibility
+from lily.serving.health import Health
+from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.app import AppParts, create_app
+from lily.serving.rest.assets import AssetReads
+from lily.serving.rest.entities import EntityReads
+from lily.serving.rest.pages import PageTokens
+from lily.serving.rest.problems import describe
+from lily.serving.rest.system import SystemRoutes
+from lily.settings import Settings, load_settings
+from lily.telemetry import configure_logging, configure_tracing
+
+DATA_DIR_VARIABLE = "LILY_DATA_DIR"
+
+
+def build_app(settings: Settings) -> FastAPI:
+    """The gateway's application, wired to the parts the settings name."""
+    secret, wait_seconds = settings.auth.secret.get_secret_value(), settings.gateway.wait_seconds
+    database, log = Database(settings.database), LogProducer(settings.kafka)
+    assets, visibility, keys = PostgresAssets(database), Visibility(database), IdempotencyKeys(database)
+    writer = Writer(Recorder(log, visibility, keys), assets, wait_seconds)
+    after = AfterEvent(visibility, wait_seconds)
+    routers = [
+        SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
+        AssetWrites(writer, describe).router(),
+        AssetReads(assets, after, PageTokens(secret)).router(),
+        EntityWrites(writer).router(),
+        EntityReads(assets, after).router(),
+    ]
+
+    @asynccontextmanager
+    async def running(_app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await database.open()
+            stack.push_async_callback(database.close)
+            stack.push_async_callback(keys.close)
+            log.start()
+            stack.callback(log.close)
+            await stack.enter_async_context(visibility.running())
+            yield
+
+    return create_app(AppParts(secret, routers, body_schemas(), running))
+
+
+def worker_app() -> FastAPI:
+    """Called by Granian in every worker process."""
+    settings = load_settings(Path(os.environ[DATA_DIR_VARIABLE]))
+    configure_logging("gateway", settings.telemetry.log_level)
+    configure_tracing("gateway", settings.telemetry)
+    app = build_app(settings)
+    # Batches make thousands of short-lived dictionaries; collecting less often saves a tenth of the time.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    return app
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lily-gateway", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    data_dir = parser.parse_args().data_dir.absolute()
+    os.environ[DATA_DIR_VARIABLE] = str(data_dir)
+    gateway = load_settings(data_dir).gateway
+    Granian(
+        "lily.apps.gateway:worker_app",
+        factory=True,
+        interface=Interfaces.ASGI,
+        address=gateway.host,
+        port=gateway.port,
+        workers=gateway.workers,
+        backlog=1024,
+        backpressure=512,
+        respawn_failed_workers=True,
+        workers_kill_timeout=10,
+        log_access=False,
+    ).serve()
+
+
+if __name__ == "__main__":
+    main()

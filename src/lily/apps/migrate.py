@@ -1,0 +1,34 @@
+"""Brings database and topics to this version; run before the other processes start."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import structlog
+
+from lily.log.migrations import migrate_topics
+from lily.repositories.postgres.migrations import migrate_database
+from lily.settings import Settings, load_settings
+from lily.telemetry import configure_logging
+
+_log = structlog.get_logger(__name__)
+
+
+def migrate(settings: Settings) -> None:
+    """Idempotent: the second run changes nothing."""
+    migrations = migrate_database(settings.database.url.get_secret_value())
+    topics = migrate_topics(settings.kafka)
+    _log.info("migrated", migrations=migrations, topics=topics)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lily-migrate", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    settings = load_settings(parser.parse_args().data_dir.absolute())
+    configure_logging("migrate", settings.telemetry.log_level)
+    migrate(settings)
+
+
+if __name__ == "__main__":
+    main()

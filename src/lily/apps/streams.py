@@ -1,0 +1,98 @@
+"""The streams process: Spark's queries over the log, and the relays that tell what they changed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import psycopg
+import structlog
+from psycopg.types.json import Jsonb
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from lily.domain.assets import Lane
+from lily.domain.errors import LilyError
+from lily.pipeline.checkpoints import check_checkpoint
+from lily.pipeline.jobs import archive, history, leaf, structural
+from lily.pipeline.lanes import LaneQuery
+from lily.pipeline.relay import Relay
+from lily.pipeline.session import start_session
+from lily.pipeline.warm_up import warm_up
+from lily.repositories.iceberg.catalog import CREATE_TABLES
+from lily.repositories.postgres.applier import Applier
+from lily.repositories.postgres.queries import load
+from lily.settings import Settings, load_settings
+from lily.telemetry import configure_logging, configure_tracing
+
+COMPONENT = "streams"
+_BEAT_SECONDS = 2.0
+_BEAT = load("heartbeats.sql")["beat"]
+
+_log = structlog.get_logger(__name__)
+
+
+def run(settings: Settings) -> None:
+    """Run until a query fails; whoever started this process starts it again."""
+    relays = {lane: Relay(settings, lane) for lane in Lane}
+    lanes = {
+        name: LaneQuery(name, lane, Applier(settings.database.url.get_secret_value()), relays[lane].wake)
+        for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
+    }
+    for name, query in lanes.items():
+        check_checkpoint(Path(settings.spark.checkpoints) / name, name, query.applier.position(name))
+    _beat(settings, "starting", [])
+    session = start_session(settings)
+    for statement in CREATE_TABLES:
+        session.sql(statement)
+    warm_up(session, lanes[structural.NAME])
+    queries = [
+        structural.start(session, settings, lanes[structural.NAME]),
+        leaf.start(session, settings, lanes[leaf.NAME]),
+        history.start(session, settings),
+        archive.start(session, settings),
+    ]
+    for relay in relays.values():
+        relay.start()
+    _watch(settings, session, queries)
+
+
+def _watch(settings: Settings, session: SparkSession, queries: list[StreamingQuery]) -> None:
+    while all(query.isActive for query in queries):
+        _beat(settings, "healthy", queries)
+        time.sleep(_BEAT_SECONDS)
+    for query in queries:
+        if (error := query.exception()) is not None:
+            _log.error("query_failed", query=query.name, error=str(error))
+    _beat(settings, "failed", queries)
+    session.stop()
+    sys.exit(1)
+
+
+def _beat(settings: Settings, status: str, queries: list[StreamingQuery]) -> None:
+    """A missed beat is not fatal: the database may be restarting, and the queries wait for it."""
+    details = {"queries": {query.name: "running" if query.isActive else "stopped" for query in queries}}
+    try:
+        with psycopg.connect(settings.database.url.get_secret_value(), connect_timeout=2) as connection:
+            connection.execute(_BEAT, {"component": COMPONENT, "status": status, "details": Jsonb(details)})
+    except psycopg.Error as error:
+        _log.warning("heartbeat_missed", error=str(error))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lily-streams", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    settings = load_settings(parser.parse_args().data_dir.absolute())
+    configure_logging(COMPONENT, settings.telemetry.log_level)
+    configure_tracing(COMPONENT, settings.telemetry)
+    try:
+        run(settings)
+    except LilyError as error:
+        _log.error("cannot_run", error=error.message)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

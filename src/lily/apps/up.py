@@ -1,0 +1,143 @@
+"""The supervisor process: everything an installation needs, started in order and kept alive."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lily.domain.errors import LilyError, MisconfiguredError, Unavailable
+from lily.standalone.environment import GATEWAY_PORT, configure
+from lily.standalone.installations import Installation
+from lily.standalone.logfiles import tail
+from lily.standalone.parts import Part
+from lily.standalone.ports import LOOPBACK, is_free
+from lily.standalone.services import service_parts
+from lily.standalone.states import end_leftovers, sole_supervisor
+from lily.standalone.supervision import Stopped, Supervisor
+
+#: Loopback is never behind a proxy, whatever the environment says.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def supervise(installation: Installation, port: int, when_healthy: Callable[[], None]) -> None:
+    """Run the installation until a signal asks to stop; `when_healthy` is called once."""
+    installation.create()
+    with sole_supervisor(installation):
+        end_leftovers(installation)
+        refuse_busy(port)
+        environment = configure(installation, port)
+        supervisor = Supervisor(installation, _announce, port)
+        supervisor.enter("starting")
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: supervisor.stop_requested.set())
+        try:
+            supervisor.start(service_parts(installation, environment))
+            _migrate(installation)
+            supervisor.start(_lily_parts(installation, port))
+            when_healthy()
+            supervisor.run()
+        except Stopped:
+            pass
+        except LilyError as error:
+            supervisor.enter("failed", error.message)
+            raise
+        finally:
+            _stop(supervisor)
+
+
+def _announce(part: str, event: str) -> None:
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')}  {part:<9} {event}\n")  # in one piece, whichever thread
+
+
+def refuse_busy(port: int) -> None:
+    """Fail before anything starts when somebody else has the public port."""
+    if not is_free(port):
+        raise MisconfiguredError(
+            f"port {port} is in use by another program; stop it, or choose another one with --port", port=port
+        )
+
+
+def health(port: int) -> dict[str, Any] | None:
+    """What the gateway says about every component, or nothing when it does not answer."""
+    url = f"http://{LOOPBACK}:{port}/lily/v1/system/health"
+    try:
+        with _DIRECT.open(url, timeout=3) as answer:
+            return dict(json.load(answer))
+    except urllib.error.HTTPError as error:
+        return _body_of(error)
+    except (OSError, ValueError):
+        return None
+
+
+def _body_of(error: urllib.error.HTTPError) -> dict[str, Any]:
+    try:
+        return dict(json.load(error))
+    except ValueError:
+        return {"status": "unhealthy"}
+
+
+def _stop(supervisor: Supervisor) -> None:
+    failed = supervisor.phase == "failed"
+    if not failed:
+        supervisor.enter("stopping")
+    supervisor.stop()
+    if not failed:
+        supervisor.enter("stopped")
+
+
+def _migrate(installation: Installation) -> None:
+    """Tables and topics, made by a process of its own: its memory is not the supervisor's to keep."""
+    log = installation.log("migrate")
+    with log.open("ab") as stream:
+        command = _module("migrate", installation)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT)
+    if done.returncode != 0:
+        raise Unavailable(f"the migration failed; the end of {log}:\n{tail(log)}", component="migrate")
+
+
+def _lily_parts(installation: Installation, port: int) -> list[Part]:
+    environment = {GATEWAY_PORT: str(port)}
+    streams = Part(
+        name="streams",
+        command=_module("streams", installation),
+        ready=lambda: (health(port) or {}).get("status") == "healthy",
+        stop_seconds=20,
+        environment=environment,
+    )
+    gateway = Part(
+        name="gateway",
+        command=_module("gateway", installation),
+        ready=lambda: health(port) is not None,
+        environment=environment,
+    )
+    return [streams, gateway]
+
+
+def _module(app: str, installation: Installation) -> list[str]:
+    return [sys.executable, "-m", f"lily.apps.{app}", "--data-dir", os.fspath(installation.data_dir)]
+
+
+def main() -> None:
+    """Run the supervisor of an installation in the background, for `lily up --detach`."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--port", type=int, required=True)
+    arguments = parser.parse_args()
+    try:
+        supervise(Installation.at(arguments.data_dir), arguments.port, lambda: None)
+    except LilyError as error:
+        sys.exit(f"error: {error.message}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What metadata means: values in, values out; no I/O, no clock."""

@@ -1,0 +1,1 @@
+"""Ways in: foreign payload → events."""

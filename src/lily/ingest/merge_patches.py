@@ -1,0 +1,18 @@
+"""JSON Merge Patch, RFC 7396."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The target with the patch applied; neither is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
+    return merged

@@ -1,0 +1,111 @@
+"""Puts drafted events on the log and, when asked to, waits until they are visible."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from uuid import UUID
+
+from lily.domain.errors import NotVisibleYet, Unavailable
+from lily.domain.event_ids import batch_id_from_key, new_batch_id
+from lily.ingest.assertions import Arrival, Draft, make_records
+from lily.log.producer import LogProducer
+from lily.repositories.postgres.idempotency import IdempotencyKeys, KeyedRequest
+from lily.repositories.postgres.visibility import Refusal, Settlement, Visibility
+from lily.telemetry import EVENTS_ACCEPTED
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Events to record together; `wait_seconds` None means not to wait, `keyed` that a retry may come."""
+
+    arrival: Arrival
+    drafts: Sequence[Draft]
+    wait_seconds: float | None
+    keyed: KeyedRequest | None
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that the events are safe, and what came of them when that is known."""
+
+    event_id: UUID
+    replayed: bool
+    settlement: Settlement | None
+
+
+class Recorder:
+    """The one way onto the log for every way in."""
+
+    def __init__(self, log: LogProducer, visibility: Visibility, keys: IdempotencyKeys) -> None:
+        self._log = log
+        self._visibility = visibility
+        self._keys = keys
+
+    async def record(self, submission: Submission) -> Receipt:
+        """Return when the events are on the log, and visible if the submission waits for that."""
+        if submission.keyed is None:
+            now_ms = int(submission.arrival.time.timestamp() * 1000)
+            return await self._append(submission, new_batch_id(now_ms, len(submission.drafts)))
+        event_id = keyed_event_id(submission.keyed, len(submission.drafts))
+        async with self._keys.claim(submission.keyed, event_id) as repeated:
+            known = await self._known(submission, event_id) if repeated else None
+            receipt = known or await self._append(submission, event_id)
+        return replace(receipt, replayed=repeated)
+
+    async def earlier(self, keyed: KeyedRequest | None) -> Receipt | None:
+        """What a single event recorded under this key led to, if it is visible already."""
+        if keyed is None or not await self._keys.is_known(keyed):
+            return None
+        event_id = keyed_event_id(keyed, 1)
+        settlement = await self._visibility.settled(keyed.tenant_id, event_id)
+        return Receipt(event_id, True, settlement) if settlement else None
+
+    async def refusals(self, tenant_id: str, receipt: Receipt) -> list[Refusal]:
+        """The events of a waited-for batch that became dead letters."""
+        if receipt.settlement is None or not receipt.settlement.dead:
+            return []
+        return await self._visibility.refusals(tenant_id, receipt.event_id)
+
+    async def _known(self, submission: Submission, event_id: UUID) -> Receipt | None:
+        settlement = await self._visibility.settled(submission.arrival.tenant_id, event_id)
+        return Receipt(event_id, True, settlement) if settlement else None
+
+    async def _append(self, submission: Submission, event_id: UUID) -> Receipt:
+        await self._log.append(make_records(event_id, submission.drafts, submission.arrival))
+        for lane, drafts in Counter(draft.lane for draft in submission.drafts).items():
+            EVENTS_ACCEPTED.labels(lane.value).inc(drafts)
+        if submission.wait_seconds is None:
+            return Receipt(event_id, False, None)
+        return Receipt(event_id, False, await self._wait(submission, event_id, submission.wait_seconds))
+
+    async def _wait(self, submission: Submission, event_id: UUID, seconds: float) -> Settlement:
+        try:
+            return await self._visibility.wait(submission.arrival.tenant_id, event_id, seconds)
+        except NotVisibleYet:
+            raise NotVisibleYet(
+                f"accepted and safe, but not visible within {seconds:g} s; read with Lily-After: {event_id}",
+                event_id=str(event_id),
+            ) from None
+
+
+def accepted_but_unseen(event_id: UUID, error: Unavailable) -> NotVisibleYet:
+    """What to answer when the event is safe and only its effect cannot be read."""
+    return NotVisibleYet(
+        f"the event is accepted and safe, but its effect cannot be read now: {error.message}",
+        event_id=str(event_id),
+    )
+
+
+def keyed_event_id(keyed: KeyedRequest, size: int) -> UUID:
+    """The id of the events of a keyed request: the same for every retry."""
+    # The payload is part of the id: a key used anew after it was forgotten must not be mistaken for a retry.
+    key = f"{keyed.key}\x1f{keyed.request_hash.hex()}"
+    return batch_id_from_key(f"{keyed.tenant_id}/{keyed.actor}", key, size)
+
+
+def request_hash(method: str, path: str, body: bytes) -> bytes:
+    """Tells one request from another under the same idempotency key."""
+    return sha256(b"\n".join((method.encode(), path.encode(), body))).digest()

@@ -1,0 +1,1 @@
+"""The REST way in: the routes that write."""

@@ -1,0 +1,167 @@
+"""The routes that write assets: POST, PUT, PATCH and DELETE under /lily/v1/metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from lily.access.calls import Writing
+from lily.access.decisions import Action, authorise
+from lily.access.requests import JSON_TYPES, read_body
+from lily.domain.errors import InvalidInput, LilyError
+from lily.ingest.assertions import Draft, draft_assertion, draft_purge, replacing
+from lily.ingest.assets import AssetBody, AssetPatch
+from lily.ingest.payloads import DecodedAssets, Decoder, Rejection, decode_assets
+from lily.ingest.recorder import Receipt
+from lily.ingest.rest.bodies import accepts
+from lily.ingest.rest.patching import record_patch
+from lily.ingest.rest.writing import (
+    ASSETS,
+    ASYNC_APPLIED,
+    Write,
+    Writer,
+    accepted_headers,
+    expected_version,
+    raise_refusal,
+)
+
+MERGE_PATCH = "application/merge-patch+json"
+_REPLACEMENT: Decoder[AssetBody] = Decoder(AssetBody)
+_PATCH: Decoder[AssetPatch] = Decoder(AssetPatch)
+
+Fields = dict[str, Any]
+Describe = Callable[[LilyError], dict[str, Any]]
+Purge = Annotated[bool, Query(description="Forget the asset and everything said about it.")]
+
+
+class AssetWrites:
+    """`describe` turns the error of a rejected asset into its problem document."""
+
+    def __init__(self, writer: Writer, describe: Describe) -> None:
+        self._writer = writer
+        self._describe = describe
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["assets"])
+        one = ASSETS + "/{asset_id:path}"
+        for path, method, handler, operation, bodies in (
+            (ASSETS, "POST", self.post, "postMetadata", accepts("AssetBody", "AssetBatch")),
+            (one, "PUT", self.put, "putMetadata", accepts("AssetBody")),
+            (one, "PATCH", self.patch, "patchMetadata", accepts("AssetPatch", media_type=MERGE_PATCH)),
+            (one, "DELETE", self.delete, "deleteMetadata", None),
+        ):
+            router.add_api_route(
+                path, handler, methods=[method], operation_id=operation, openapi_extra=bodies
+            )
+        return router
+
+    async def post(self, request: Request, call: Writing) -> Response:
+        """Create or change one asset, or up to 1,000 as `{"assets": […]}`."""
+        body = await read_body(request)
+        decoded = decode_assets(body)
+        write = self._writer.begin(request, call, body)
+        if decoded.is_batch:
+            return await self._post_batch(write, decoded)
+        draft = await self._draft_one(request, write, decoded.assets[0])
+        return await self._writer.write_one(write, draft)
+
+    async def put(self, request: Request, call: Writing, asset_id: str) -> Response:
+        """Replace an asset: every field that is not mentioned is cleared."""
+        body = await read_body(request)
+        fields = _addressed(_REPLACEMENT.decode(body), asset_id)
+        write = self._writer.begin(request, call, body)
+        if earlier := await self._writer.recorder.earlier(write.keyed):
+            return await self._writer.answer(write, asset_id, earlier)
+        current = await self._writer.current(write, asset_id)
+        expected = expected_version(request, current)
+        draft = draft_assertion(replacing(fields), write.arrival, current.asset_type, expected)
+        return await self._writer.write_one(write, draft)
+
+    async def patch(self, request: Request, call: Writing, asset_id: str) -> Response:
+        """Change the fields mentioned (RFC 7396); `metadata` is merged into what is there."""
+        body = await read_body(request, (MERGE_PATCH, *JSON_TYPES))
+        fields = _addressed(_PATCH.decode(body), asset_id)
+        write = self._writer.begin(request, call, body)
+        receipt = await record_patch(self._writer, request, write, fields)
+        return await self._writer.answer(write, asset_id, receipt)
+
+    async def delete(self, request: Request, call: Writing, asset_id: str, purge: Purge = False) -> Response:
+        """Hide an asset, which posting `"is_deleted": false` undoes; with `purge`, forget it."""
+        if purge:
+            authorise(call.principal, Action.PURGE)
+        write = self._writer.begin(request, call)
+        receipt = await self._writer.recorder.earlier(write.keyed)
+        if receipt is None:
+            current = await self._writer.current(write, asset_id)
+            expected = expected_version(request, current)
+            if purge:
+                draft = draft_purge(asset_id, current.asset_type, write.arrival, expected)
+            else:
+                fields = {"asset_id": asset_id, "is_deleted": True}
+                draft = draft_assertion(fields, write.arrival, current.asset_type, expected)
+            receipt = await self._writer.recorder.record(write.submission([draft]))
+        if purge and receipt.settlement is not None:
+            raise_refusal(receipt)
+            return Response(status_code=204, headers=accepted_headers(receipt))
+        return await self._writer.answer(write, asset_id, receipt)
+
+    async def _draft_one(self, request: Request, write: Write, fields: Fields) -> Draft:
+        if "if-match" not in request.headers:
+            return draft_assertion(fields, write.arrival)
+        draft = draft_assertion(dict(fields), write.arrival)
+        if await self._writer.recorder.earlier(write.keyed):
+            return draft
+        current = await self._writer.assets.find(write.arrival.tenant_id, draft.asset_id)
+        expected = expected_version(request, current)
+        return draft_assertion(fields, write.arrival, expected_version=expected)
+
+    async def _post_batch(self, write: Write, decoded: DecodedAssets) -> Response:
+        drafts, indexes, rejected = _draft_batch(write, decoded)
+        if not drafts:
+            raise InvalidInput(
+                f"none of the {len(rejected)} assets is valid; see rejected",
+                accepted=0,
+                rejected=self._problems(rejected),
+            )
+        receipt = await self._writer.recorder.record(write.submission(drafts))
+        refused = await self._writer.recorder.refusals(write.arrival.tenant_id, receipt)
+        rejected += [
+            Rejection(indexes[refusal.index], InvalidInput(f"{refusal.reason}: {refusal.detail}"))
+            for refusal in refused
+        ]
+        return self._batch_answer(len(drafts) - len(refused), rejected, receipt)
+
+    def _batch_answer(self, accepted: int, rejected: list[Rejection], receipt: Receipt) -> Response:
+        content = {"accepted": accepted, "rejected": self._problems(rejected)}
+        headers = accepted_headers(receipt)
+        if receipt.settlement is None:
+            return JSONResponse(content, 202, headers | ASYNC_APPLIED)
+        return JSONResponse(content, 200 if accepted else 422, headers)
+
+    def _problems(self, rejected: list[Rejection]) -> list[dict[str, Any]]:
+        in_order = sorted(rejected, key=lambda rejection: rejection.index)
+        return [{"index": each.index, "problem": self._describe(each.error)} for each in in_order]
+
+
+def _draft_batch(write: Write, decoded: DecodedAssets) -> tuple[list[Draft], list[int], list[Rejection]]:
+    drafts: list[Draft] = []
+    indexes: list[int] = []
+    rejected = list(decoded.rejected)
+    for index, fields in zip(decoded.indexes, decoded.assets, strict=True):
+        try:
+            drafts.append(draft_assertion(fields, write.arrival))
+            indexes.append(index)
+        except LilyError as error:
+            rejected.append(Rejection(index, error))
+    return drafts, indexes, rejected
+
+
+def _addressed(fields: Fields, asset_id: str) -> Fields:
+    """The fields with the id of the path, which a body may repeat but not change."""
+    if fields.get("asset_id") not in (None, asset_id):
+        detail = f"must be {asset_id!r} as in the path, or left out"
+        raise InvalidInput(f"/asset_id: {detail}", errors=[{"pointer": "/asset_id", "detail": detail}])
+    return {**fields, "asset_id": asset_id}

@@ -1,0 +1,1 @@
+"""The log all writes pass through: topics, envelope, Kafka."""

@@ -1,0 +1,148 @@
+"""Appends records to Kafka and answers only when the broker has acknowledged every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from lily.domain.errors import Unavailable
+from lily.log.records import Record
+from lily.log.topics import MAX_RECORD_BYTES, Topic
+from lily.settings import KafkaSettings
+
+#: How long the broker may take before the caller hears that nothing is certain.
+ACK_TIMEOUT_MS = 5000
+MAX_QUEUED_EVENTS = 100_000
+_QUEUE_KILOBYTES = 128 * 1024
+_POLL_SECONDS = 0.5
+
+_log = structlog.get_logger(__name__)
+
+
+def client_config(settings: KafkaSettings) -> dict[str, Any]:
+    """What every Kafka client of Lily has in common: where the brokers are and how to log in."""
+    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap_servers, "log_level": 3}
+    if settings.username:
+        config |= {
+            "security.protocol": "SASL_SSL" if settings.tls else "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": settings.username,
+            "sasl.password": settings.password.get_secret_value(),
+        }
+    elif settings.tls:
+        config["security.protocol"] = "SSL"
+    return config
+
+
+def producer_config(settings: KafkaSettings) -> dict[str, Any]:
+    return client_config(settings) | {
+        "enable.idempotence": True,
+        "acks": "all",
+        "linger.ms": 5,
+        "compression.type": "lz4",
+        "message.timeout.ms": ACK_TIMEOUT_MS,
+        "message.max.bytes": MAX_RECORD_BYTES,
+        "queue.buffering.max.messages": MAX_QUEUED_EVENTS,
+        "queue.buffering.max.kbytes": _QUEUE_KILOBYTES,
+        # The partitioner of the Java clients, so that an asset stays in its partition whoever writes.
+        "partitioner": "murmur2_random",
+        # A broker that comes back is found again within a second.
+        "reconnect.backoff.max.ms": 1000,
+    }
+
+
+class LogProducer:
+    """One idempotent producer per process, shared by all requests."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._config = producer_config(settings)
+        self._prefix = settings.topic_prefix
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve_callbacks, name="log-producer", daemon=True)
+
+    def start(self) -> None:
+        self._producer = Producer(self._config)
+        self._thread.start()
+
+    async def append(self, records: Mapping[Topic, Sequence[Record]]) -> None:
+        """Return when all are on the log for good; `Unavailable` when that is not certain in time."""
+        producer = self._producer
+        expected = sum(map(len, records.values()))
+        if len(producer) + expected > MAX_QUEUED_EVENTS:
+            raise Unavailable("the log takes no more events at the moment; nothing was accepted, try again")
+        delivery = _Delivery(expected)
+        for topic, of_topic in records.items():
+            _enqueue(producer, topic.under(self._prefix), of_topic, delivery)
+        error = await delivery.done
+        if error is not None:
+            await self._replace_after(error, producer)
+            raise Unavailable(
+                f"the log did not acknowledge the events ({error.str()}); send them again, "
+                "with the same Idempotency-Key if you used one",
+                kafka_error=error.name(),
+            )
+
+    def _serve_callbacks(self) -> None:
+        while not self._closing.is_set():
+            self._producer.poll(_POLL_SECONDS)
+
+    async def _replace_after(self, error: KafkaError, producer: Producer) -> None:
+        """A fatal error ends a producer's life; the next request gets a new one."""
+        if error.code() == KafkaError._FATAL and self._producer is producer:
+            _log.warning("log_producer_replaced", error=error.str())
+            self._producer = Producer(self._config)
+            await asyncio.to_thread(producer.flush, 1)
+
+    def close(self) -> None:
+        """Send what is queued, then stop."""
+        self._producer.flush(ACK_TIMEOUT_MS / 1000)
+        self._closing.set()
+        self._thread.join(2 * _POLL_SECONDS)
+
+
+def _enqueue(producer: Producer, topic: str, records: Sequence[Record], delivery: _Delivery) -> None:
+    produce, acknowledge = producer.produce, delivery.acknowledge
+    for position, (key, value, headers) in enumerate(records):
+        try:
+            produce(topic, value, key, on_delivery=acknowledge, headers=headers)  # type: ignore[arg-type] # a list is invariant
+        except (BufferError, KafkaException) as error:
+            delivery.give_up(_kafka_error(error), missing=len(records) - position)
+            return
+
+
+class _Delivery:
+    """Counts the acknowledgements of one request and wakes its coroutine once, after the last."""
+
+    def __init__(self, expected: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[KafkaError | None] = self._loop.create_future()
+        self._missing = expected
+        self._error: KafkaError | None = None
+        self._lock = threading.Lock()
+
+    def acknowledge(self, error: KafkaError | None, _message: object) -> None:
+        self.give_up(error, missing=1)
+
+    def give_up(self, error: KafkaError | None, missing: int) -> None:
+        with self._lock:
+            self._missing -= missing
+            if error is not None and self._error is None:
+                self._error = error
+            if self._missing:
+                return
+        self._loop.call_soon_threadsafe(self._resolve)
+
+    def _resolve(self) -> None:
+        if not self.done.done():
+            self.done.set_result(self._error)
+
+
+def _kafka_error(error: BufferError | KafkaException) -> KafkaError:
+    if isinstance(error, KafkaException):
+        return error.args[0]  # type: ignore[no-any-return]
+    return KafkaError(KafkaError._QUEUE_FULL)

@@ -1,0 +1,1 @@
+"""Spark: decode → apply → relay → keep history."""

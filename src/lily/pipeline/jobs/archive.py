@@ -1,0 +1,48 @@
+"""Keeps every event as received in the lake, so that replay works past the log's retention."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from lily.log.topics import LANE_TOPICS
+from lily.pipeline.jobs.history import INTERVAL, MOST_PER_BATCH
+from lily.pipeline.session import HISTORY_POOL
+from lily.pipeline.sources import read_topics
+from lily.pipeline.transforms.envelopes import header
+from lily.repositories.iceberg.catalog import EVENTS
+from lily.settings import Settings
+
+NAME = "archive"
+
+
+def start(session: SparkSession, settings: Settings) -> StreamingQuery:
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
+    topics = ",".join(topic.under(settings.kafka.topic_prefix) for topic in LANE_TOPICS.values())
+    return (
+        read_topics(session, settings.kafka, topics, MOST_PER_BATCH)
+        .transform(as_received)
+        .writeStream.queryName(NAME)
+        .format("iceberg")
+        .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
+        .option("fanout-enabled", "true")
+        .trigger(processingTime=INTERVAL)
+        .toTable(EVENTS)
+    )
+
+
+def as_received(events: DataFrame) -> DataFrame:
+    """Kafka records in, rows of `lily.events` out: nothing is judged or left out."""
+    return events.withColumn("header", F.map_from_entries("headers")).select(
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        header("ce_tenantid").alias("tenant_id"),
+        header("ce_id").alias("event_id"),
+        header("ce_type").alias("event_type"),
+        "key",
+        "value",
+        "headers",
+    )

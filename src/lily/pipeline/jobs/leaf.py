@@ -1,0 +1,66 @@
+"""The leaf lane: columns and BI fields; large batches, copied to PostgreSQL by the executors in parallel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from lily.log.topics import Topic
+from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
+from lily.pipeline.session import LEAF_POOL
+from lily.pipeline.sources import read_topics
+from lily.pipeline.summaries import SPARK_SCHEMA, summarise
+from lily.repositories.postgres.applier import copy_to_leaf_staging
+from lily.settings import Settings
+
+NAME = "assets-leaf"
+MOST_PER_BATCH = 200_000
+
+
+def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", LEAF_POOL)
+    topic = Topic.LEAF_ASSETS.under(settings.kafka.topic_prefix)
+    url = settings.database.url.get_secret_value()
+    return (
+        read_topics(session, settings.kafka, topic, MOST_PER_BATCH)
+        .transform(decode)
+        .writeStream.queryName(NAME)
+        .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
+        .foreachBatch(lambda batch, batch_id: apply_batch(query, url, batch, batch_id))
+        .start()
+    )
+
+
+def apply_batch(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> None:
+    """Have the executors copy the batch to the staging table, then apply it there at once."""
+    query.applier.clear_staging()
+    started = time.perf_counter()
+
+    def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return copy_and_summarise(url, batches)
+
+    summary = batch.mapInArrow(copy, SPARK_SCHEMA).toArrow()
+    collected = time.perf_counter() - started
+    described = describe(query, batch_id, summary)
+    phases = apply_once(query, described, query.applier.apply_staged) if described.events else None
+    if phases is not None:
+        phases.collect = collected
+        tell(query, described, phases, summary)
+
+
+def copy_and_summarise(url: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs on an executor: copies one partition and yields what the driver needs to know of it."""
+    summaries: list[pa.Table] = []
+
+    def passing() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            summaries.append(summarise(pa.Table.from_batches([batch])))
+            yield batch
+
+    copy_to_leaf_staging(url, passing())
+    for summary in summaries:
+        yield from summary.to_batches()

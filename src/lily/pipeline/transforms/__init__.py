@@ -1,0 +1,1 @@
+"""Steps of the pipeline: functions from DataFrame to DataFrame."""

@@ -1,0 +1,1 @@
+"""What Lily remembers: PostgreSQL (now) and Iceberg (everything that ever was)."""

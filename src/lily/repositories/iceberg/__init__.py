@@ -1,0 +1,1 @@
+"""Iceberg: everything that ever was."""

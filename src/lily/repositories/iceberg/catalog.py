@@ -1,0 +1,44 @@
+"""Where the lake's tables are: a JDBC catalog in PostgreSQL that Spark and pyiceberg both read."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urlsplit
+
+from lily.settings import Settings
+
+CATALOG = "lake"
+NAMESPACE = "lily"
+EVENTS = f"{CATALOG}.{NAMESPACE}.events"
+HISTORY = f"{CATALOG}.{NAMESPACE}.history"
+
+_CREATE_EVENTS = f"""
+CREATE TABLE IF NOT EXISTS {EVENTS} (
+    topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, tenant_id STRING, event_id STRING,
+    event_type STRING, key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>
+) USING iceberg PARTITIONED BY (days(timestamp))
+"""
+_CREATE_HISTORY = f"""
+CREATE TABLE IF NOT EXISTS {HISTORY} (
+    tenant_id STRING, asset_id STRING, version INT, event_id STRING, event_time TIMESTAMP,
+    applied_at TIMESTAMP, outcome STRING, actor STRING, changed ARRAY<STRING>, lane STRING, seq BIGINT,
+    asset STRING
+) USING iceberg PARTITIONED BY (days(applied_at))
+"""
+CREATE_TABLES = (f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}", _CREATE_EVENTS, _CREATE_HISTORY)
+
+
+def catalog_config(settings: Settings) -> dict[str, str]:
+    """Spark's settings for the catalog; `LILY_LAKE_CATALOG_URI` replaces the JDBC catalog by a REST one."""
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    config = {prefix: "org.apache.iceberg.spark.SparkCatalog", f"{prefix}.warehouse": settings.lake.warehouse}
+    rest = settings.lake.catalog_uri.get_secret_value()
+    if rest:
+        return config | {f"{prefix}.type": "rest", f"{prefix}.uri": rest}
+    url = urlsplit(settings.database.url.get_secret_value())
+    return config | {
+        f"{prefix}.type": "jdbc",
+        f"{prefix}.uri": f"jdbc:postgresql://{url.hostname}:{url.port or 5432}{url.path}",
+        f"{prefix}.jdbc.user": unquote(url.username or ""),
+        f"{prefix}.jdbc.password": unquote(url.password or ""),
+        f"{prefix}.jdbc.schema-version": "V1",
+    }

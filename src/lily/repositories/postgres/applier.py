@@ -1,0 +1,199 @@
+"""Applies one batch of staged events in one transaction: the only writer of assets and changes."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+import pyarrow as pa
+
+from lily.domain.assets import Lane
+from lily.domain.errors import LilyError
+from lily.repositories.postgres.queries import load
+
+TEMPORARY_STAGING = "staged_events"
+LEAF_STAGING = "leaf_staging"
+APPLIED_CHANNEL = "lily_applied"
+
+_SQL = load("apply.sql")
+# Every lookup is by key and its number is the batch's, so a join that reads a whole table is never right.
+_PLANS = ("SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET enable_seqscan = off")
+_ATTEMPTS = 5
+
+
+class ConnectionLost(LilyError):
+    """PostgreSQL went away; whether a commit got through is not known."""
+
+    code = "connection_lost"
+    retryable = True
+
+
+class _AnotherLaneWrote(Exception):
+    """The other lane changed an asset of this batch between reading and writing it."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What Spark hands over: which batch of which query, and where each partition then stands."""
+
+    query: str
+    lane: Lane
+    batch_id: int
+    offsets: dict[str, int]  # partition → next offset
+    events: int
+    dead: int
+    newest_event: datetime | None
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a query has come, as the database knows it."""
+
+    batch_id: int
+    offsets: dict[str, int]
+
+
+@dataclass
+class Phases:
+    """Seconds spent in each phase of one batch; `collect` is Spark's share."""
+
+    collect: float = 0.0
+    copy: float = 0.0
+    order: float = 0.0
+    merge: float = 0.0
+    commit: float = 0.0
+
+
+class Applier:
+    """One connection to PostgreSQL that applies the batches of one lane."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Any = None
+
+    def position(self, query: str) -> Position | None:
+        """How far this query has come; None before its first batch."""
+        with self._transaction() as cursor:
+            cursor.execute(_SQL["position"], (query,))
+            row = cursor.fetchone()
+        return Position(int(row[0]), json.loads(row[1])) if row else None
+
+    def apply_table(self, batch: Batch, staged: pa.Table, *, keep: bool = True) -> Phases:
+        """Copy a small batch over this connection and apply it; `keep=False` rolls it back (a rehearsal)."""
+
+        def copy(cursor: Any) -> str:
+            cursor.adbc_ingest(TEMPORARY_STAGING, staged, mode="append", temporary=True)
+            return TEMPORARY_STAGING
+
+        return self._in_transaction(batch, copy, keep)
+
+    def apply_staged(self, batch: Batch) -> Phases:
+        """Apply what the executors have copied to the leaf lane's staging table."""
+        return self._in_transaction(batch, lambda _: LEAF_STAGING, keep=True)
+
+    def clear_staging(self) -> None:
+        with self._transaction() as cursor:
+            cursor.execute(f"TRUNCATE {LEAF_STAGING}")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            with suppress(adbc.Error):
+                self._connection.close()
+            self._connection = None
+
+    def _in_transaction(self, batch: Batch, copy: Callable[[Any], str], keep: bool) -> Phases:
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self._transaction(keep=keep) as cursor:
+                    phases = self._apply(cursor, batch, copy)
+                    applied = time.perf_counter()
+                phases.commit = time.perf_counter() - applied
+                return phases
+            except (_AnotherLaneWrote, adbc.IntegrityError):
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    @contextmanager
+    def _transaction(self, *, keep: bool = True) -> Iterator[Any]:
+        """A cursor whose work is committed at the end, or rolled back."""
+        try:
+            cursor = self._open()
+            yield cursor
+            cursor.close()
+            self._connection.commit() if keep else self._connection.rollback()
+        except Exception as error:
+            if self._is_alive():
+                self._connection.rollback()
+                raise
+            self.close()
+            raise ConnectionLost(f"PostgreSQL went away: {error}") from error
+
+    def _is_alive(self) -> bool:
+        """Whether the connection survived an error; ADBC does not tell by the kind of its exceptions."""
+        if self._connection is None:
+            return False
+        try:
+            self._connection.rollback()
+            with self._connection.cursor() as cursor:
+                cursor.execute("SELECT 1")
+                return bool(cursor.fetchone())
+        except adbc.Error:
+            return False
+
+    def _apply(self, cursor: Any, batch: Batch, copy: Callable[[Any], str]) -> Phases:
+        phases, started = Phases(), time.perf_counter()
+        staging = copy(cursor)
+        copied = time.perf_counter()
+        if batch.dead:
+            cursor.execute(_SQL["bury_dead_letters"].format(staging=staging, lane=batch.lane.value))
+        cursor.execute(_SQL["order_into_rounds"].format(staging=staging))
+        ordered = time.perf_counter()
+        self._apply_rounds(cursor, batch.lane)
+        cursor.execute(
+            _SQL["record_position"],
+            (batch.query, batch.batch_id, json.dumps(batch.offsets), batch.events, batch.dead, batch.newest_event),
+        )
+        cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
+        phases.copy, phases.order = copied - started, ordered - copied
+        phases.merge = time.perf_counter() - ordered
+        return phases
+
+    def _apply_rounds(self, cursor: Any, lane: Lane) -> None:
+        cursor.execute(_SQL["count_rounds"])
+        purged = 0
+        for number in range(1, int(cursor.fetchone()[0]) + 1):
+            cursor.execute(_SQL["apply_round"].format(round=number, lane=lane.value))
+            due, applied, purged_now = cursor.fetchone()
+            if due != applied:
+                raise _AnotherLaneWrote
+            purged += purged_now
+        if purged:
+            cursor.execute(_SQL["forget_purged"])
+
+    def _open(self) -> Any:
+        if self._connection is None:
+            self._connection = adbc.connect(self._url)
+            with self._connection.cursor() as cursor:
+                for statement in (*_PLANS, _SQL["create_temporary_staging"], _SQL["create_rounds"]):
+                    cursor.execute(statement)
+            self._connection.commit()
+        return self._connection.cursor()
+
+
+def copy_to_leaf_staging(url: str, batches: Any) -> int:
+    """Copy Arrow batches to the leaf lane's staging table; called by Spark's executors, one per partition."""
+    with adbc.connect(url) as connection, connection.cursor() as cursor:
+        rows = 0
+        for batch in batches:
+            cursor.adbc_ingest(LEAF_STAGING, pa.Table.from_batches([batch]), mode="append")
+            rows += batch.num_rows
+        connection.commit()
+    return rows
+

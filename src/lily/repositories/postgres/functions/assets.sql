@@ -1,0 +1,77 @@
+-- Functions over assets, replaced by every `lily migrate`.
+
+-- The fields of a late event that nobody has spoken about since: those it still decides.
+-- Called by apply_round for an event older than the newest one known.
+CREATE OR REPLACE FUNCTION fields_still_open(
+    mentioned smallint, newest smallint, clocks jsonb, event_time timestamptz, event_id uuid
+) RETURNS smallint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT mentioned & ~newest & ~coalesce(
+        (SELECT bit_or(field.key::smallint) FROM jsonb_each(clocks) AS field
+          WHERE ((field.value ->> 0)::bigint, (field.value ->> 1)::uuid)
+              > ((extract(epoch FROM event_time) * 1000000)::bigint, event_id)), 0::smallint)
+$$;
+
+-- `clocks` with every field of `fields` set to the given clock. Called by clocks_after.
+CREATE OR REPLACE FUNCTION with_clock(clocks jsonb, fields smallint, at timestamptz, id uuid)
+RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT coalesce(clocks, '{}') || coalesce(
+        (SELECT jsonb_object_agg((1 << bit)::text,
+                    jsonb_build_array((extract(epoch FROM at) * 1000000)::bigint, id))
+           FROM generate_series(0, 14) AS bit WHERE fields & (1 << bit) <> 0), '{}')
+$$;
+
+-- The clocks of the fields that are not the newest event's, after one more event. Called by apply_round,
+-- and only when there are any.
+CREATE OR REPLACE FUNCTION clocks_after(
+    clocks jsonb, fields smallint, clock_time timestamptz, clock_id uuid,
+    taken smallint, is_newest boolean, event_time timestamptz, event_id uuid
+) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT nullif(CASE
+        WHEN is_newest THEN
+            with_clock(clocks, fields, clock_time, clock_id)
+            - ARRAY(SELECT (1 << bit)::text FROM generate_series(0, 14) AS bit WHERE taken & (1 << bit) <> 0)
+        ELSE with_clock(clocks, taken, event_time, event_id) END, '{}')
+$$;
+
+-- An asset as every interface shows it: a source's tags instead of a user's; both kept as assertions.
+-- Takes a row of `changes`, the asset after that event; NULL when it was not visible.
+CREATE OR REPLACE FUNCTION asset_document(a changes) RETURNS json LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL THEN json_build_object(
+        'asset_id', a.asset_id,
+        'asset_name', a.asset_name,
+        'asset_type', a.asset_type,
+        'asset_owner', a.asset_owner,
+        'description', a.description,
+        'data_source', a.data_source,
+        'external_id', a.external_id,
+        'tenant_id', a.tenant_id,
+        'tags', coalesce(nullif(a.source_tags, '{}'), a.user_tags, '{}'),
+        'tag_assertions', json_build_object(
+            'source', coalesce(a.source_tags, '{}'), 'user', coalesce(a.user_tags, '{}')),
+        'business_terms', coalesce(a.business_terms, '{}'),
+        'metadata', coalesce(a.metadata, '{}'),
+        'is_deleted', coalesce(a.is_deleted, false),
+        'created_at', a.created_at,
+        'updated_at', a.updated_at,
+        'version', a.version) END
+$$;
+
+-- The same for an asset as it is now.
+CREATE OR REPLACE FUNCTION asset_document(a assets) RETURNS json LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT asset_document(ROW(
+        NULL, NULL, a.tenant_id, a.asset_id, NULL, NULL, NULL, NULL, a.version, NULL, NULL, NULL,
+        a.asset_name, a.asset_type, a.asset_owner, a.description, a.data_source, a.external_id,
+        a.business_terms, a.source_tags, a.user_tags, a.metadata, a.is_deleted, a.created_at, a.clock_time
+    )::changes)
+$$;
+
+-- The names of the fields in a set of bits (lily.domain.assets.Field). Called by read_changes and by history.
+CREATE OR REPLACE FUNCTION field_names(fields smallint) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT array_remove(ARRAY[
+        CASE WHEN fields & 1 <> 0 THEN 'asset_name' END, CASE WHEN fields & 2 <> 0 THEN 'asset_type' END,
+        CASE WHEN fields & 4 <> 0 THEN 'asset_owner' END, CASE WHEN fields & 8 <> 0 THEN 'description' END,
+        CASE WHEN fields & 16 <> 0 THEN 'data_source' END, CASE WHEN fields & 32 <> 0 THEN 'external_id' END,
+        CASE WHEN fields & 64 <> 0 THEN 'business_terms' END, CASE WHEN fields & 128 <> 0 THEN 'source_tags' END,
+        CASE WHEN fields & 256 <> 0 THEN 'user_tags' END, CASE WHEN fields & 512 <> 0 THEN 'metadata' END,
+        CASE WHEN fields & 1024 <> 0 THEN 'is_deleted' END], NULL)
+$$;

@@ -1,0 +1,28 @@
+-- What leaves the database for the log.
+
+-- name: read_position
+-- Called by the outbox reader at start.
+SELECT seq FROM relay_positions WHERE relay = %(relay)s
+
+-- name: write_position
+-- Called by the outbox reader after the broker has acknowledged everything up to seq.
+INSERT INTO relay_positions VALUES (%(relay)s, %(seq)s) ON CONFLICT (relay) DO UPDATE SET seq = excluded.seq
+
+-- name: read_changes
+-- Called by the outbox reader: the next changes of a lane, with the JSON told on metadata-changes. NULL where
+-- there is nothing to tell.
+SELECT c.seq, c.tenant_id, c.asset_id, c.event_id::text, coalesce(c.traceparent, ''), c.applied_at, c.actor,
+    CASE WHEN c.outcome NOT IN ('unchanged', 'pending', 'refused') THEN json_build_object(
+        'tenant_id', c.tenant_id, 'asset_id', c.asset_id, 'version', c.version, 'event_id', c.event_id,
+        'event_time', c.event_time, 'applied_at', c.applied_at, 'outcome', c.outcome, 'actor', c.actor,
+        'changed', field_names(c.fields), 'lane', c.lane, 'seq', c.seq, 'asset', asset_document(c))::text END
+FROM changes AS c WHERE c.lane = %(lane)s AND c.seq > %(after)s ORDER BY c.seq LIMIT %(most)s
+
+-- name: read_dead_letters
+-- Called by the outbox reader: the next dead letters of a lane, with the JSON told on dead-letters.
+SELECT d.seq, d.tenant_id, d.topic || '/' || d."partition" || '/' || d."offset", d.event_id, '', d.refused_at, '',
+    json_build_object(
+        'topic', d.topic, 'partition', d."partition", 'offset', d."offset", 'tenant_id', d.tenant_id,
+        'event_id', d.event_id, 'reason', d.reason, 'detail', d.detail, 'refused_at', d.refused_at,
+        'payload_base64', encode(substring(d.payload FOR 65536), 'base64'))::text
+FROM dead_letters AS d WHERE d.lane = %(lane)s AND d.seq > %(after)s ORDER BY d.seq LIMIT %(most)s

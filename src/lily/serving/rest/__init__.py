@@ -1,0 +1,1 @@
+"""The REST interface: the application, and the routes that read."""

@@ -1,0 +1,79 @@
+"""The FastAPI application: routes in, problems and OpenAPI out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+
+from lily.serving.rest.documents import Problem
+from lily.serving.rest.exchanges import Exchanges
+from lily.serving.rest.problems import MEDIA_TYPE, install
+from lily.serving.rest.system import lily_version
+
+_DESCRIPTION = "Facts about data assets in, a catalog out. Errors are problem documents (RFC 9457)."
+_REFERENCE = "#/components/schemas/{model}"
+
+
+@dataclass(frozen=True)
+class AppParts:
+    """What an application is made of; `running` opens and closes what its routes use."""
+
+    token_secret: str
+    routers: Sequence[APIRouter]
+    body_schemas: dict[str, Any]
+    running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_app(parts: AppParts) -> FastAPI:
+    app = FastAPI(
+        title="Lily",
+        version=lily_version(),
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=parts.running,
+    )
+    app.state.token_secret = parts.token_secret
+    for router in parts.routers:
+        app.include_router(router)
+    install(app)
+    app.add_middleware(Exchanges)
+    app.openapi = lambda: _openapi(app, parts.body_schemas)  # type: ignore[method-assign]
+    return app
+
+
+def _openapi(app: FastAPI, body_schemas: dict[str, Any]) -> dict[str, Any]:
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas.update(body_schemas)
+        schemas.update(_problem_schemas())
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                _declare_problems(operation)
+        app.openapi_schema = document
+    return app.openapi_schema
+
+
+def _problem_schemas() -> dict[str, Any]:
+    schema = TypeAdapter(Problem).json_schema(ref_template=_REFERENCE)
+    return {**schema.pop("$defs"), "Problem": schema}
+
+
+def _declare_problems(operation: dict[str, Any]) -> None:
+    """Every operation may answer with a problem instead; FastAPI's own 422 is never sent."""
+    operation["responses"].pop("422", None)
+    reference = {"$ref": _REFERENCE.format(model="Problem")}
+    operation["responses"]["default"] = {
+        "description": "A problem.",
+        "content": {MEDIA_TYPE: {"schema": reference}},
+    }

@@ -1,0 +1,125 @@
+"""The route that reads an asset: as it is, as it was, and its history."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from lily.access.calls import Call, Reading
+from lily.access.requests import MalformedRequest
+from lily.domain.errors import NotFound
+from lily.repositories.postgres.assets import Change, Place, PostgresAssets, StoredAsset
+from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.documents import ASSET_RESPONSES
+from lily.serving.rest.pages import PageTokens, page_size
+
+History = Annotated[bool, Query(description="Answer the asset's history, newest first, in pages.")]
+AsOf = Annotated[str | None, Query(description="RFC 3339: the asset after the last event up to that time.")]
+PageSize = Annotated[int, Query(description="0 means 50; at most 1,000 are answered.")]
+PageToken = Annotated[str, Query(description="`next_page_token` of the page before.")]
+
+
+class AssetReads:
+    def __init__(self, assets: PostgresAssets, after: AfterEvent, tokens: PageTokens) -> None:
+        self._assets = assets
+        self._after = after
+        self._tokens = tokens
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["assets"], dependencies=[Depends(self._after.visible)])
+        router.add_api_route(
+            "/lily/v1/metadata/{asset_id:path}",
+            self.get,
+            methods=["GET"],
+            operation_id="getMetadata",
+            responses=ASSET_RESPONSES,
+        )
+        return router
+
+    async def get(
+        self,
+        request: Request,
+        call: Reading,
+        asset_id: str,
+        history: History = False,
+        as_of: AsOf = None,
+        page_size: PageSize = 0,
+        page_token: PageToken = "",
+    ) -> Response:
+        """An asset, deleted ones included (`is_deleted` tells); purged and unknown ones are 404."""
+        if "\x00" in asset_id:
+            raise MalformedRequest("an asset id has no character U+0000")
+        if history:
+            return await self._history(call, asset_id, page_size, page_token)
+        if as_of is not None:
+            return await self._as_of(call, asset_id, _moment(as_of))
+        asset = await self._assets.find(call.tenant_id, asset_id)
+        return _asset_answer(request, _found(asset, asset_id))
+
+    async def _as_of(self, call: Call, asset_id: str, moment: datetime) -> Response:
+        asset = await self._assets.find_as_of(call.tenant_id, asset_id, moment)
+        if asset is None:
+            raise NotFound(f"nothing was known about the asset {asset_id!r} at {moment.isoformat()}")
+        return Response(asset.document, media_type="application/json")
+
+    async def _history(self, call: Call, asset_id: str, requested: int, token: str) -> Response:
+        _found(await self._assets.find(call.tenant_id, asset_id), asset_id)
+        size = page_size(requested)
+        question = ("history", call.tenant_id, asset_id)
+        before = Place(*self._tokens.read(token, question)) if token else None
+        changes = await self._assets.history(call.tenant_id, asset_id, before, size + 1)
+        page, more = changes[:size], len(changes) > size
+        place = page[-1].place if more else None
+        content = {
+            "asset_id": asset_id,
+            "history": [_entry(change) for change in page],
+            "next_page_token": self._tokens.issue((place.version, place.seq), question) if place else "",
+        }
+        return Response(to_json(content), media_type="application/json")
+
+
+def _found(asset: StoredAsset | None, asset_id: str) -> StoredAsset:
+    if asset is None:
+        raise NotFound(f"there is no asset {asset_id!r}")
+    return asset
+
+
+def _asset_answer(request: Request, asset: StoredAsset) -> Response:
+    headers = {"etag": f'"{asset.version}"', "cache-control": "private, no-cache"}
+    if _matches(request.headers.get("if-none-match", ""), asset.version):
+        return Response(status_code=304, headers=headers)
+    return Response(asset.document, headers=headers, media_type="application/json")
+
+
+def _matches(header: str, version: int) -> bool:
+    """Weak comparison, as RFC 9110 asks of If-None-Match."""
+    tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
+    return "*" in tags or f'"{version}"' in tags
+
+
+def _entry(change: Change) -> dict[str, Any]:
+    return {
+        "version": change.place.version,
+        "event_id": str(change.event_id),
+        "event_time": change.event_time,
+        "applied_at": change.applied_at,
+        "outcome": change.outcome,
+        "actor": change.actor,
+        "changed": change.changed,
+        "asset": change.asset,
+    }
+
+
+def _moment(text: str) -> datetime:
+    # A plus sign that was not escaped arrives as a space.
+    try:
+        moment = datetime.fromisoformat(text.strip().replace(" ", "+" if "T" in text.upper() else "T"))
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise MalformedRequest(
+            f"as_of must be a time such as 2026-01-31T12:00:00Z, not {text[:64]!r}"
+        ) from None

@@ -1,0 +1,90 @@
+"""How answers look, for OpenAPI; the answers themselves come from PostgreSQL as text."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class TagAssertions(BaseModel):
+    """Who asserts which tags; `tags` shows the source's if it has any, else the user's."""
+
+    source: list[str]
+    user: list[str]
+
+
+class AssetDocument(BaseModel):
+    """An asset as every interface shows it."""
+
+    asset_id: str
+    asset_name: str
+    asset_type: str
+    asset_owner: str | None
+    description: str | None
+    data_source: str | None
+    external_id: str | None
+    tenant_id: str
+    tags: list[str]
+    tag_assertions: TagAssertions
+    business_terms: list[str]
+    metadata: dict[str, Any]
+    is_deleted: bool
+    created_at: datetime
+    updated_at: datetime
+    version: int
+
+
+class HistoryEntry(BaseModel):
+    version: int
+    event_id: str
+    event_time: datetime
+    applied_at: datetime
+    outcome: str
+    actor: str
+    changed: list[str]
+    asset: AssetDocument | None
+
+
+class AssetHistory(BaseModel):
+    asset_id: str
+    history: list[HistoryEntry]
+    next_page_token: str
+
+
+class EntityDocument(BaseModel):
+    """An asset in the `entity_type`/`attributes` form."""
+
+    metadata_id: str
+    entity_type: str
+    attributes: dict[str, Any]
+    tenant_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ProblemError(BaseModel):
+    pointer: str
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457; `code` is stable, `errors` says where and what is allowed."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    trace_id: str
+    errors: list[ProblemError] = []
+
+
+ASSET_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"model": AssetDocument | AssetHistory},
+    304: {"description": "Not Modified"},
+}

@@ -1,0 +1,98 @@
+"""Wraps every exchange: trace context in, safe headers out, one log line and one measurement at the end."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import structlog
+from fastapi import Request
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lily.serving.metrics import REQUESTS, SECONDS
+from lily.serving.rest.problems import InternalError, answer
+from lily.serving.rest.traces import Trace, continue_trace
+
+_SAFE_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cross-origin-resource-policy": "same-origin",
+}
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics"})
+
+_log = structlog.get_logger("lily.access_log")
+
+
+class Exchanges:
+    """Pure ASGI, outermost: also what goes wrong inside ends as a problem."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        trace = continue_trace(Request(scope).headers.get("traceparent", ""))
+        given: dict[str, Any] = scope.get("state") or {}
+        scope["state"] = given | {"trace_id": trace.trace_id, "traceparent": trace.header}
+        exchange = _Exchange(scope, send, trace)
+        try:
+            await self._app(scope, receive, exchange.send)
+        except Exception:  # the main loop: whatever it is, the caller gets a problem and we get the trace
+            await exchange.fail(receive)
+        finally:
+            exchange.record()
+
+
+class _Exchange:
+    def __init__(self, scope: Scope, send: Send, trace: Trace) -> None:
+        self._scope = scope
+        self._send = send
+        self._trace = trace
+        self._started = time.perf_counter()
+        self._status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _SAFE_HEADERS.items():
+                headers.setdefault(name, value)
+            headers.setdefault("cache-control", "no-store")
+            headers["traceresponse"] = self._trace.header
+            headers["x-request-id"] = self._trace.trace_id
+        await self._send(message)
+
+    async def fail(self, receive: Receive) -> None:
+        _log.exception("request_failed", trace_id=self._trace.trace_id)
+        if self._status:
+            return
+        error = InternalError("something went wrong on our side; tell us the trace_id")
+        await answer(Request(self._scope), error)(self._scope, receive, self.send)
+
+    def record(self) -> None:
+        seconds = time.perf_counter() - self._started
+        method = self._scope["method"] if self._scope["method"] in _METHODS else "other"
+        route = getattr(self._scope.get("route"), "path", "unmatched")
+        self._trace.span.update_name(f"{method} {route}")
+        self._trace.span.set_attribute("http.response.status_code", self._status)
+        self._trace.span.end()
+        REQUESTS.labels(method, route, self._status).inc()
+        SECONDS.labels(method, route).observe(seconds)
+        if route in _QUIET_ROUTES:
+            return
+        principal = self._scope["state"].get("principal")
+        _log.info(
+            "request",
+            method=method,
+            route=route,
+            status=self._status,
+            ms=round(seconds * 1000, 1),
+            tenant=principal.tenant_id if principal else None,
+            trace_id=self._trace.trace_id,
+        )

@@ -1,0 +1,108 @@
+"""Everything that can be set, as one frozen tree read once in `apps/`.
+
+Values come from `LILY_…` variables, else from `lily.env` in the data directory, which `lily up` writes for
+the parts it starts itself. Setting a part's URL in the environment replaces that part by an external one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from lily.domain.errors import MisconfiguredError
+
+ENV_FILE = "lily.env"
+
+
+class _Slice(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(_Slice):
+    """Where the log is. `username` and `password` switch SASL/PLAIN on."""
+
+    bootstrap_servers: str
+    username: str = ""
+    password: SecretStr = SecretStr("")
+    tls: bool = False
+    topic_prefix: str = ""
+    partitions: int = 12
+    replication_factor: int = 1
+
+
+class DatabaseSettings(_Slice):
+    """Where PostgreSQL is: `postgresql://user:password@host:port/database`."""
+
+    url: SecretStr
+    pool_size: int = 8
+
+
+class LakeSettings(_Slice):
+    """Where the Iceberg tables are; their catalog lives in the database unless `catalog_uri` says otherwise."""
+
+    warehouse: str
+    catalog_uri: SecretStr = SecretStr("")
+
+
+class SparkSettings(_Slice):
+    """How the pipeline runs. `checkpoints` must outlive the process."""
+
+    checkpoints: str
+    master: str = "local[4]"
+    driver_memory: str = "900m"
+    jars: str = ""
+
+
+class GatewaySettings(_Slice):
+    """The public listener, its process count, and how long a synchronous write may wait."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    workers: int = 1
+    wait_seconds: float = 10.0
+
+
+class AuthSettings(_Slice):
+    """The key that signs this installation's own tokens."""
+
+    secret: SecretStr
+
+
+class TelemetrySettings(_Slice):
+    """`otlp_endpoint` is the one switch that exports traces; `trace_ratio` samples them."""
+
+    otlp_endpoint: str = ""
+    trace_ratio: float = 0.01
+    log_level: str = "INFO"
+
+
+class Settings(BaseSettings):
+    """The whole tree; each part receives only its own slice."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="LILY_", env_nested_delimiter="_", env_nested_max_split=1, frozen=True, extra="ignore"
+    )
+
+    data_dir: Path
+    kafka: KafkaSettings
+    database: DatabaseSettings
+    lake: LakeSettings
+    spark: SparkSettings
+    gateway: GatewaySettings = GatewaySettings()
+    auth: AuthSettings
+    telemetry: TelemetrySettings = TelemetrySettings()
+
+
+def load_settings(data_dir: Path) -> Settings:
+    """Read the environment and the data directory's file; a missing value fails here and is named."""
+    try:
+        return Settings(_env_file=data_dir / ENV_FILE, data_dir=data_dir)  # type: ignore[call-arg]
+    except ValidationError as error:
+        missing = ", ".join("LILY_" + "_".join(str(part) for part in e["loc"]).upper() for e in error.errors())
+        raise MisconfiguredError(
+            f"cannot read the settings: {missing}. Set the variable, or let `./lily up --data-dir {data_dir}` "
+            f"start the part and write it to {data_dir / ENV_FILE}.",
+            variables=missing,
+        ) from error

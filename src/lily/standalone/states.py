@@ -1,0 +1,100 @@
+"""What a supervisor tells the other commands: `run/supervisor.json`, and the lock that proves it lives."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]  # ships no types
+
+from lily.domain.errors import LilyError
+from lily.standalone.files import write_atomically
+from lily.standalone.installations import Installation
+
+
+class AlreadyRunning(LilyError):
+    """Another supervisor holds the data directory."""
+
+    code = "already_running"
+
+
+@dataclass(frozen=True)
+class State:
+    """A supervisor and its children. `started_at` tells a process from a later one with the same number."""
+
+    pid: int
+    started_at: float
+    phase: str
+    port: int = 0
+    error: str = ""
+    children: dict[str, int] = field(default_factory=dict)
+    parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def write_state(installation: Installation, state: State) -> None:
+    write_atomically(installation.state_file, json.dumps(asdict(state), indent=2) + "\n")
+
+
+def last_state(installation: Installation) -> State | None:
+    """What the latest supervisor wrote, whether or not it still runs."""
+    try:
+        return State(**json.loads(installation.state_file.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def running_state(installation: Installation) -> State | None:
+    """The state of the supervisor that runs now."""
+    state = last_state(installation)
+    return state if state and is_same_process(state.pid, state.started_at) else None
+
+
+def started_at(pid: int) -> float:
+    """When the process began, or 0 when there is none."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0
+
+
+def is_same_process(pid: int, start: float) -> bool:
+    """Whether the process with this number is the one that began then, and is not just a zombie."""
+    try:
+        process = psutil.Process(pid)
+        return bool(abs(process.create_time() - start) < 1 and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return False
+
+
+@contextlib.contextmanager
+def sole_supervisor(installation: Installation) -> Iterator[None]:
+    """Hold the data directory; the kernel lets go of it when this process ends, however it ends."""
+    with (installation.run / "supervisor.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise AlreadyRunning(f"Lily already runs on {installation.data_dir}") from error
+        yield
+
+
+def end_leftovers(installation: Installation, seconds: float = 10.0) -> None:
+    """End what a killed supervisor's guardian has not ended yet, so that ports and locks are free."""
+    state = last_state(installation)
+    for name, pid in (state.children if state else {}).items():
+        if state and is_same_process(pid, float(state.parts[name]["started_at"])):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGQUIT if name == "postgres" else signal.SIGKILL)
+            _wait_for_end(pid, seconds)
+
+
+def _wait_for_end(pid: int, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while psutil.pid_exists(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)

@@ -1,0 +1,122 @@
+"""Keeps an installation's processes alive: starts them together, restarts the dead, stops them in order."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from lily.domain.errors import Unavailable
+from lily.standalone.children import Child
+from lily.standalone.guardian import Guardian
+from lily.standalone.installations import Installation
+from lily.standalone.logfiles import tail
+from lily.standalone.parts import Part
+from lily.standalone.states import State, started_at, write_state
+
+START_SECONDS = 170.0
+#: A part that dies this often before it ever served will not heal by itself.
+HOPELESS_RESTARTS = 4
+TICK_SECONDS = 0.1
+
+Announce = Callable[[str, str], None]
+
+
+class Stopped(Exception):
+    """A stop was requested while parts were starting."""
+
+
+def _silently(_name: str, _event: str) -> None:
+    return None
+
+
+class Supervisor:
+    """The children of one installation. `announce(part, event)` hears of every start, death and recovery."""
+
+    def __init__(self, installation: Installation, announce: Announce = _silently, port: int = 0) -> None:
+        self.children: dict[str, Child] = {}
+        self.stop_requested = threading.Event()
+        self._installation = installation
+        self._announce = announce
+        self._port = port
+        self.phase, self._error = "starting", ""
+        self._identity = (os.getpid(), started_at(os.getpid()))
+        self._published: State | None = None
+        self._guardian = Guardian()
+
+    def start(self, parts: Sequence[Part]) -> None:
+        """Start these parts in parallel and return when all of them serve."""
+        fresh = [Child(part, self._installation.log(part.name)) for part in parts]
+        with ThreadPoolExecutor(max(1, len(fresh))) as pool:
+            list(pool.map(self._start, fresh))
+        deadline = time.monotonic() + START_SECONDS
+        while not all(child.ready for child in fresh):
+            self.tick()
+            self._give_up_if_hopeless(fresh, deadline)
+            if self.stop_requested.wait(TICK_SECONDS / 2):
+                raise Stopped
+
+    def run(self) -> None:
+        """Keep everything alive until a stop is requested."""
+        self.enter("running")
+        while not self.stop_requested.wait(TICK_SECONDS):
+            self.tick()
+
+    def tick(self) -> None:
+        """Look once at every child: bury the dead, revive those whose pause is over, notice readiness."""
+        for child in self.children.values():
+            self._look_at(child)
+        self._publish()
+
+    def enter(self, phase: str, error: str = "") -> None:
+        """Tell the other commands in which phase the installation is."""
+        self.phase, self._error = phase, error
+        self._publish()
+
+    def stop(self) -> None:
+        """Stop everything, last started first."""
+        for child in reversed(self.children.values()):
+            child.stop()
+            self._announce(child.part.name, "stopped")
+        self.children.clear()
+        self._guardian.dismiss()
+
+    def _start(self, child: Child) -> None:
+        self._announce(child.part.name, "starting")
+        child.start()
+        self.children[child.part.name] = child
+        self._guard()
+
+    def _look_at(self, child: Child) -> None:
+        if child.is_buried:
+            if child.revive():
+                self._guard()
+                self._announce(child.part.name, "restarted")
+        elif not child.is_alive():
+            code = child.exit_code()
+            pause = child.bury()
+            self._announce(child.part.name, f"ended with {code}; restart in {pause:.1f} s")
+        elif child.becomes_ready():
+            self._announce(child.part.name, "ready")
+        child.rotate_log()
+
+    def _guard(self) -> None:
+        living = [child for child in list(self.children.values()) if child.pid]
+        self._guardian.watch({child.pid: child.part.abort_signal.name[3:] for child in living})
+
+    def _publish(self) -> None:
+        children = {name: child.pid for name, child in self.children.items() if child.pid}
+        parts = {name: child.describe() for name, child in self.children.items()}
+        state = State(*self._identity, self.phase, self._port, self._error, children, parts)
+        if state != self._published:
+            write_state(self._installation, state)
+            self._published = state
+
+    def _give_up_if_hopeless(self, fresh: Sequence[Child], deadline: float) -> None:
+        for child in fresh:
+            late = time.monotonic() > deadline and not child.ready
+            if late or (child.restarts >= HOPELESS_RESTARTS and not child.ready):
+                name, log = child.part.name, child.log_file
+                raise Unavailable(f"{name} does not start; the end of {log}:\n{tail(log)}", component=name)

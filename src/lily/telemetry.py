@@ -1,0 +1,81 @@
+"""What Lily tells about itself: JSON logs, Prometheus metrics, OpenTelemetry traces."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from prometheus_client import Counter, Gauge, Histogram
+
+from lily.settings import TelemetrySettings
+
+_LATENCIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
+
+EVENTS_ACCEPTED = Counter("lily_events_accepted_total", "Events acknowledged by the log", ["lane"])
+EVENTS_APPLIED = Counter("lily_events_applied_total", "Events applied to the database", ["lane"])
+EVENTS_DEAD = Counter("lily_events_dead_total", "Records that became dead letters", ["lane"])
+CHANGES_PUBLISHED = Counter("lily_changes_published_total", "Changes told on metadata-changes", ["lane"])
+BATCH_SECONDS = Histogram("lily_batch_phase_seconds", "Time of a batch by phase", ["lane", "phase"], buckets=_LATENCIES)
+VISIBLE_SECONDS = Histogram(
+    "lily_event_visible_seconds", "From acceptance by the gateway to visible in the database", ["lane"], buckets=_LATENCIES
+)
+LANE_LAG = Gauge(
+    "lily_lane_lag_events", "Events on the log and not yet applied", ["lane"], multiprocess_mode="livemostrecent"
+)
+
+
+def configure_logging(component: str, level: str) -> None:
+    """One JSON object per line on standard error, from Lily and from the libraries alike."""
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _name_component(component),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=level, force=True)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def configure_tracing(component: str, settings: TelemetrySettings) -> None:
+    """Export traces when an endpoint is set; otherwise spans cost nothing and go nowhere."""
+    if not settings.otlp_endpoint:
+        return
+    provider = TracerProvider(
+        resource=Resource.create({"service.name": f"lily-{component}"}),
+        sampler=ParentBased(TraceIdRatioBased(settings.trace_ratio)),
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(settings.otlp_endpoint)))
+    trace.set_tracer_provider(provider)
+
+
+def _name_component(component: str) -> Any:
+    def add(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+        event["component"] = component
+        return event
+
+    return add

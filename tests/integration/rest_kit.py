@@ -1,0 +1,151 @@
+"""A gateway against the real PostgreSQL and Kafka, with rows put in its tables as the pipeline would."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import httpx
+import psycopg
+from confluent_kafka import Consumer, TopicPartition
+from granian.constants import Interfaces
+from granian.server.embed import Server
+from httpx import Response
+
+from lily.access.tokens import mint_token
+from lily.apps.gateway import build_app
+from lily.domain.event_ids import new_batch_id
+from lily.log.producer import client_config
+from lily.log.topics import Topic
+from lily.settings import Settings
+
+ASSETS = "/lily/v1/metadata"
+ORDERS = {"asset_id": "orders", "asset_name": "Orders", "asset_type": "table"}
+
+
+class Gateway:
+    """A client of a running gateway, and the means to look behind it."""
+
+    def __init__(self, client: httpx.Client, settings: Settings) -> None:
+        self.client = client
+        self.settings = settings
+
+    def token(self, tenant: str = "acme", role: str = "owner", subject: str = "ada") -> str:
+        return mint_token(self.settings.auth.secret.get_secret_value(), tenant, role, subject, 60)
+
+    def call(self, method: str, path: str, *, as_: str | None = None, **options: Any) -> Response:
+        headers = {"authorization": f"Bearer {as_ or self.token()}"} | options.pop("headers", {})
+        response: Response = self.client.request(method, path, headers=headers, **options)
+        return response
+
+    def execute(self, statement: str, *parameters: Any) -> None:
+        with psycopg.connect(self.settings.database.url.get_secret_value(), autocommit=True) as connection:
+            connection.execute(statement.encode(), parameters)
+
+    def applied(self, event_id: UUID | str, outcome: str, **columns: Any) -> None:
+        """Record an event as applied and notify, as the pipeline does at the end of a batch."""
+        row = {
+            "lane": "structural",
+            "tenant_id": "acme",
+            "asset_id": "orders",
+            "event_id": str(event_id),
+            "event_time": datetime(2026, 1, 1, tzinfo=UTC),
+            "outcome": outcome,
+            "version": 1,
+            "fields": 0,
+            "actor": "ada",
+        } | columns
+        self.insert("changes", row)
+        self.execute("NOTIFY lily_applied")
+
+    def stored(self, **columns: Any) -> None:
+        """An asset as it is after its last event."""
+        row = {
+            "tenant_id": "acme",
+            "asset_id": "orders",
+            "asset_name": "Orders",
+            "asset_type": "table",
+            "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+            "version": 1,
+            "fields": 3,
+            "clock_time": datetime(2026, 1, 1, tzinfo=UTC),
+            "clock_id": str(new_batch_id(1)),
+        } | columns
+        self.insert("assets", row)
+
+    def insert(self, table: str, row: dict[str, Any]) -> None:
+        names = ", ".join(f'"{name}"' for name in row)
+        self.execute(f"INSERT INTO {table} ({names}) VALUES ({', '.join(['%s'] * len(row))})", *row.values())
+
+    def logged(self, topic: Topic = Topic.STRUCTURAL_ASSETS) -> list[Any]:
+        """Every record of a topic, oldest first within its partition."""
+        settings = self.settings.kafka
+        consumer = Consumer(client_config(settings) | {"group.id": "none", "enable.partition.eof": True})
+        name = topic.under(settings.topic_prefix)
+        partitions = list(consumer.list_topics(name, timeout=10).topics[name].partitions)
+        consumer.assign([TopicPartition(name, partition, 0) for partition in partitions])
+        messages, ended = [], 0
+        while ended < len(partitions):
+            message = consumer.poll(10)
+            assert message is not None, "the log did not answer"
+            if message.error():
+                ended += 1
+            else:
+                messages.append(message)
+        consumer.close()
+        return messages
+
+
+@contextmanager
+def gateway(settings: Settings) -> Iterator[Gateway]:
+    """The gateway's own application on its own server, in a thread of this process."""
+    port = _free_port()
+    server = Server(build_app(settings), address="127.0.0.1", port=port, interface=Interfaces.ASGI)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    thread.start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=40) as client:
+            eventually(lambda: client.get("/livez").status_code == 200)
+            yield Gateway(client, settings)
+    finally:
+        server.stop()
+        thread.join(20)
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+    """Return as soon as it holds."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            if holds():
+                return
+        time.sleep(0.02)
+    raise AssertionError(f"did not come true within {seconds} s")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def problem(response: Response, status: int, code: str) -> dict[str, Any]:
+    """The problem document of a response, checked for what every problem has."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    document: dict[str, Any] = response.json()
+    assert document["status"] == status
+    assert document["code"] == code
+    assert document["type"] == f"/problems/{code}"
+    assert document["trace_id"] == response.headers["x-request-id"]
+    assert document["instance"].startswith("/")
+    assert document["title"]
+    assert document["detail"]
+    return document

@@ -1,0 +1,90 @@
+"""Tokens let in whom we signed for, and nobody else."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jwt
+import pytest
+
+from lily.access.principals import Principal
+from lily.access.tokens import mint_token, verify_token
+from lily.domain.errors import Unauthenticated
+
+SECRET = "a secret of at least thirty-two bytes"
+
+
+def claims(**changes: Any) -> dict[str, Any]:
+    now = int(time.time())
+    good = {
+        "iss": "lily",
+        "aud": "lily",
+        "sub": "ada",
+        "tenant": "acme",
+        "role": "owner",
+        "iat": now,
+        "nbf": now,
+        "exp": now + 60,
+        "jti": "1",
+    }
+    return {name: value for name, value in (good | changes).items() if value is not None}
+
+
+def test_a_minted_token_speaks_for_its_principal() -> None:
+    token = mint_token(SECRET, "acme", "viewer", "ada", 60)
+    assert verify_token(SECRET, token) == Principal("acme", "ada", "viewer")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"exp": int(time.time()) - 3600},
+        {"nbf": int(time.time()) + 3600},
+        {"iss": "somebody"},
+        {"aud": "somebody"},
+        {"aud": ["lily", "somebody"]},
+        {"tenant": None},
+        {"tenant": ""},
+        {"tenant": 7},
+        {"tenant": "a\x00b"},
+        {"tenant": "no/slash"},
+        {"role": None},
+        {"sub": None},
+        {"exp": None},
+        {"jti": None},
+    ],
+    ids=str,
+)
+def test_a_token_with_a_wrong_or_missing_claim_is_refused(changes: dict[str, Any]) -> None:
+    token = jwt.encode(claims(**changes), SECRET, algorithm="HS256")
+    with pytest.raises(Unauthenticated):
+        verify_token(SECRET, token)
+
+
+def test_a_token_signed_with_another_key_is_refused() -> None:
+    with pytest.raises(Unauthenticated):
+        verify_token(SECRET, mint_token(SECRET + "!", "acme", "owner", "ada", 60))
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS384", "HS512"])
+def test_only_hs256_is_accepted(algorithm: str) -> None:
+    key = "" if algorithm == "none" else SECRET * 2
+    token = jwt.encode(claims(), key, algorithm=algorithm)
+    with pytest.raises(Unauthenticated):
+        verify_token(SECRET * 2, token)
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b.c", "…", "e30.e30.e30"])
+def test_rubbish_is_refused(token: str) -> None:
+    with pytest.raises(Unauthenticated):
+        verify_token(SECRET, token)
+
+
+def test_a_remembered_token_still_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    token = mint_token(SECRET, "acme", "viewer", "ada", 60)
+    verify_token(SECRET, token)
+    later = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: later)
+    with pytest.raises(Unauthenticated, match="expired"):
+        verify_token(SECRET, token)
