@@ -40,7 +40,7 @@ class DatabaseSettings(_Slice):
 
 
 class LakeSettings(_Slice):
-    """Where the Iceberg tables are; their catalog lives in the database unless `catalog_uri` says otherwise."""
+    """Where the Iceberg tables are; their catalog is in the database unless `catalog_uri` is set."""
 
     warehouse: str
     catalog_uri: SecretStr = SecretStr("")
@@ -100,9 +100,11 @@ def load_settings(data_dir: Path) -> Settings:
     try:
         return Settings(_env_file=data_dir / ENV_FILE, data_dir=data_dir)  # type: ignore[call-arg]
     except ValidationError as error:
-        missing = ", ".join("LILY_" + "_".join(str(part) for part in e["loc"]).upper() for e in error.errors())
+        missing = ", ".join(
+            "LILY_" + "_".join(str(part) for part in e["loc"]).upper() for e in error.errors()
+        )
         raise MisconfiguredError(
-            f"cannot read the settings: {missing}. Set the variable, or let `./lily up --data-dir {data_dir}` "
-            f"start the part and write it to {data_dir / ENV_FILE}.",
+            f"cannot read the settings: {missing}. Set the variable, or let "
+            f"`./lily up --data-dir {data_dir}` start the part and write it to {data_dir / ENV_FILE}.",
             variables=missing,
         ) from error

@@ -23,12 +23,20 @@ EVENTS_ACCEPTED = Counter("lily_events_accepted_total", "Events acknowledged by 
 EVENTS_APPLIED = Counter("lily_events_applied_total", "Events applied to the database", ["lane"])
 EVENTS_DEAD = Counter("lily_events_dead_total", "Records that became dead letters", ["lane"])
 CHANGES_PUBLISHED = Counter("lily_changes_published_total", "Changes told on metadata-changes", ["lane"])
-BATCH_SECONDS = Histogram("lily_batch_phase_seconds", "Time of a batch by phase", ["lane", "phase"], buckets=_LATENCIES)
+BATCH_SECONDS = Histogram(
+    "lily_batch_phase_seconds", "Time of a batch by phase", ["lane", "phase"], buckets=_LATENCIES
+)
 VISIBLE_SECONDS = Histogram(
-    "lily_event_visible_seconds", "From acceptance by the gateway to visible in the database", ["lane"], buckets=_LATENCIES
+    "lily_event_visible_seconds",
+    "From acceptance by the gateway to visible in the database",
+    ["lane"],
+    buckets=_LATENCIES,
 )
 LANE_LAG = Gauge(
-    "lily_lane_lag_events", "Events on the log and not yet applied", ["lane"], multiprocess_mode="livemostrecent"
+    "lily_lane_lag_events",
+    "Events on the log and not yet applied",
+    ["lane"],
+    multiprocess_mode="livemostrecent",
 )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -19,6 +18,7 @@ from granian.constants import Interfaces
 from granian.server.embed import Server
 from httpx import Response
 
+from kit.eventually import eventually
 from lily.access.tokens import mint_token
 from lily.apps.gateway import build_app
 from lily.domain.event_ids import new_batch_id
@@ -112,22 +112,11 @@ def gateway(settings: Settings) -> Iterator[Gateway]:
     thread.start()
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=40) as client:
-            eventually(lambda: client.get("/livez").status_code == 200)
+            eventually(lambda: client.get("/livez").is_success, ignoring=(httpx.TransportError,))
             yield Gateway(client, settings)
     finally:
         server.stop()
         thread.join(20)
-
-
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
-    """Return as soon as it holds."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        with suppress(httpx.TransportError):
-            if holds():
-                return
-        time.sleep(0.02)
-    raise AssertionError(f"did not come true within {seconds} s")
 
 
 def _free_port() -> int:

@@ -16,6 +16,7 @@ JSON_TYPES = ("application/json",)
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,9})\"?\s*", re.IGNORECASE)
 _ASYNC = re.compile(r"\s*respond-async\s*(;.*)?", re.IGNORECASE)
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _ENTITY_TAG = re.compile(r'\s*(W/)?"([^"]*)"\s*')
 
 
@@ -91,6 +92,13 @@ def read_expected_versions(request: Request) -> ExpectedVersions | None:
         raise MalformedRequest(f'If-Match must be * or entity tags such as "3", not {header[:64]!r}')
     strong = {tag[2] for tag in tags if tag and not tag[1]}
     return ExpectedVersions(frozenset(int(tag) for tag in strong if re.fullmatch(r"[0-9]{1,9}", tag)))
+
+
+def check_id(asset_id: str) -> str:
+    """An id from a path: text that PostgreSQL can compare; `MalformedRequest` otherwise."""
+    if "\x00" in asset_id or _HALF_CHARACTER.search(asset_id):
+        raise MalformedRequest("an id is UTF-8 text without the character U+0000")
+    return asset_id
 
 
 async def read_body(request: Request, media_types: tuple[str, ...] = JSON_TYPES) -> bytes:

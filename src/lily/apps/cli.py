@@ -8,10 +8,12 @@ import typer
 
 from lily.apps.commands.bench import bench
 from lily.apps.commands.checks import run_tests
+from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
 from lily.apps.commands.logs import logs
 from lily.apps.commands.migrate import migrate
+from lily.apps.commands.replay import replay
 from lily.apps.commands.status import status
 from lily.apps.commands.token import token
 from lily.apps.commands.up import up
@@ -27,8 +29,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for command in (up, down, status, logs, doctor, token, migrate):
+for command in (up, down, status, logs, doctor, token, migrate, replay):
     app.command()(command)
+app.add_typer(dlq, name="dlq")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)
 

@@ -59,9 +59,9 @@ def build_app(settings: Settings) -> FastAPI:
         async with AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
-            stack.push_async_callback(keys.close)
             log.start()
             stack.callback(log.close)
+            await stack.enter_async_context(keys.running())
             await stack.enter_async_context(visibility.running())
             yield
 

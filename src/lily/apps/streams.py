@@ -11,7 +11,7 @@ import psycopg
 import structlog
 from psycopg.types.json import Jsonb
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.domain.assets import Lane
 from lily.domain.errors import LilyError

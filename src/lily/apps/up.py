@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lily.domain.errors import LilyError, MisconfiguredError, Unavailable
-from lily.standalone.environment import GATEWAY_PORT, configure
+from lily.standalone.environment import GATEWAY_PORT, configure, is_external
 from lily.standalone.installations import Installation
 from lily.standalone.logfiles import tail
 from lily.standalone.parts import Part
@@ -100,19 +100,24 @@ def _migrate(installation: Installation) -> None:
     log = installation.log("migrate")
     with log.open("ab") as stream:
         command = _module("migrate", installation)
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True
+        )
     if done.returncode != 0:
         raise Unavailable(f"the migration failed; the end of {log}:\n{tail(log)}", component="migrate")
 
 
 def _lily_parts(installation: Installation, port: int) -> list[Part]:
     environment = {GATEWAY_PORT: str(port)}
+    spark = {} if is_external("LILY_SPARK_MASTER") else {"SPARK_LOCAL_IP": LOOPBACK}
+    warmth = _Warmth(port)
     streams = Part(
         name="streams",
         command=_module("streams", installation),
-        ready=lambda: (health(port) or {}).get("status") == "healthy",
+        prepare=warmth.forget,
+        ready=warmth.is_felt,
         stop_seconds=20,
-        environment=environment,
+        environment={**environment, **spark},
     )
     gateway = Part(
         name="gateway",
@@ -121,6 +126,22 @@ def _lily_parts(installation: Installation, port: int) -> list[Part]:
         environment=environment,
     )
     return [streams, gateway]
+
+
+class _Warmth:
+    """Whether the pipeline is warm, by its own word: the heartbeat of an earlier life does not count."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._started_at = time.monotonic()
+
+    def forget(self) -> None:
+        self._started_at = time.monotonic()
+
+    def is_felt(self) -> bool:
+        report = health(self._port) or {}
+        age = report.get("components", {}).get("streams", {}).get("heartbeat_age_seconds", 0.0)
+        return report.get("status") == "healthy" and age < time.monotonic() - self._started_at
 
 
 def _module(app: str, installation: Installation) -> list[str]:

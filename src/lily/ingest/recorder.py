@@ -18,12 +18,20 @@ from lily.telemetry import EVENTS_ACCEPTED
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long to wait until the events are visible, and whether not to have seen them is a failure."""
+
+    seconds: float
+    must_see: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
-    """Events to record together; `wait_seconds` None means not to wait, `keyed` that a retry may come."""
+    """Events to record together; `keyed` means that a retry may come."""
 
     arrival: Arrival
     drafts: Sequence[Draft]
-    wait_seconds: float | None
+    waiting: Waiting
     keyed: KeyedRequest | None
 
 
@@ -77,16 +85,20 @@ class Recorder:
         await self._log.append(make_records(event_id, submission.drafts, submission.arrival))
         for lane, drafts in Counter(draft.lane for draft in submission.drafts).items():
             EVENTS_ACCEPTED.labels(lane.value).inc(drafts)
-        if submission.wait_seconds is None:
-            return Receipt(event_id, False, None)
-        return Receipt(event_id, False, await self._wait(submission, event_id, submission.wait_seconds))
+        return Receipt(event_id, False, await self._wait(submission, event_id))
 
-    async def _wait(self, submission: Submission, event_id: UUID, seconds: float) -> Settlement:
+    async def _wait(self, submission: Submission, event_id: UUID) -> Settlement | None:
+        waiting = submission.waiting
+        if waiting.seconds == 0 and not waiting.must_see:
+            return None
         try:
-            return await self._visibility.wait(submission.arrival.tenant_id, event_id, seconds)
+            return await self._visibility.wait(submission.arrival.tenant_id, event_id, waiting.seconds)
         except NotVisibleYet:
+            if not waiting.must_see:
+                return None
             raise NotVisibleYet(
-                f"accepted and safe, but not visible within {seconds:g} s; read with Lily-After: {event_id}",
+                f"accepted and safe, but not visible within {waiting.seconds:g} s; "
+                f"read with Lily-After: {event_id}",
                 event_id=str(event_id),
             ) from None
 

@@ -14,6 +14,10 @@ CONTENT_TYPE = b"application/json"
 MAX_EVENT_BYTES = 1024 * 1024
 
 
+#: Headers in the type Kafka's client asks for.
+Headers = list[tuple[str, str | bytes | None]]
+
+
 class EventType(StrEnum):
     """What an event says. The names are public: they are in `ce_type`."""
 
@@ -42,8 +46,8 @@ class Envelope:
         """Tenant and asset: the broker keeps all events of one asset in order."""
         return f"{self.tenant_id}/{self.subject}".encode()
 
-    def headers(self) -> list[tuple[str, bytes]]:
-        headers = [
+    def headers(self) -> Headers:
+        headers: Headers = [
             ("ce_specversion", SPEC_VERSION),
             ("ce_id", str(self.event_id).encode()),
             ("ce_type", self.event_type.value.encode()),

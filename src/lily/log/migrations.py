@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from lily.log.producer import client_config
 from lily.log.topics import TOPIC_SPECS, TopicSpec
@@ -19,9 +22,10 @@ def migrate_topics(settings: KafkaSettings) -> list[str]:
     wanted = {spec.topic.under(settings.topic_prefix): spec for spec in TOPIC_SPECS}
     existing = admin.list_topics(timeout=_TIMEOUT).topics
     missing = [name for name in wanted if name not in existing]
-    futures = admin.create_topics([_new_topic(name, wanted[name], settings) for name in missing]) if missing else {}
-    for future in futures.values():
-        _ignoring_existing(future)
+    if missing:
+        created = admin.create_topics([_new_topic(name, wanted[name], settings) for name in missing])
+        for future in created.values():
+            _ignoring_existing(future)
     _update_configs(admin, {name: spec for name, spec in wanted.items() if name in existing})
     return missing
 

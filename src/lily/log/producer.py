@@ -26,7 +26,8 @@ _log = structlog.get_logger(__name__)
 
 def client_config(settings: KafkaSettings) -> dict[str, Any]:
     """What every Kafka client of Lily has in common: where the brokers are and how to log in."""
-    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap_servers, "log_level": 3}
+    # The library's own lines repeat for every failed connection; errors reach us where they happen.
+    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap_servers, "log_level": 2}
     if settings.username:
         config |= {
             "security.protocol": "SASL_SSL" if settings.tls else "SASL_PLAINTEXT",
@@ -109,7 +110,7 @@ def _enqueue(producer: Producer, topic: str, records: Sequence[Record], delivery
     produce, acknowledge = producer.produce, delivery.acknowledge
     for position, (key, value, headers) in enumerate(records):
         try:
-            produce(topic, value, key, on_delivery=acknowledge, headers=headers)  # type: ignore[arg-type] # a list is invariant
+            produce(topic, value, key, on_delivery=acknowledge, headers=headers)
         except (BufferError, KafkaException) as error:
             delivery.give_up(_kafka_error(error), missing=len(records) - position)
             return

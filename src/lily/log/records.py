@@ -10,9 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from lily.domain.event_ids import size_of
-from lily.log.envelope import Envelope
-
-Headers = list[tuple[str, bytes]]
+from lily.log.envelope import Envelope, Headers
 
 
 class Record(NamedTuple):

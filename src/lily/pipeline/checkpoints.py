@@ -17,8 +17,8 @@ def check_checkpoint(checkpoint: Path, query: str, position: Position | None) ->
     if newest is None:
         if position is not None:
             raise MisconfiguredError(
-                f"the checkpoint of {query} is lost: {checkpoint} has no offsets, but the database has applied "
-                f"batch {position.batch_id}. {_MEND}"
+                f"the checkpoint of {query} is lost: {checkpoint} has no offsets, but the database has "
+                f"applied batch {position.batch_id}. {_MEND}"
             )
         return
     _check_text(newest, query)
@@ -27,15 +27,17 @@ def check_checkpoint(checkpoint: Path, query: str, position: Position | None) ->
         _check_text(committed, query)
     if position is not None and int(newest.name) < position.batch_id:
         raise MisconfiguredError(
-            f"the checkpoint of {query} is older than the database: it ends at batch {newest.name}, the database "
-            f"at batch {position.batch_id}. {_MEND}"
+            f"the checkpoint of {query} is older than the database: it ends at batch {newest.name}, the "
+            f"database at batch {position.batch_id}. {_MEND}"
         )
 
 
 def _newest(folder: Path) -> Path | None:
     if not folder.is_dir():
         return None
-    return max((file for file in folder.iterdir() if file.name.isdigit()), key=lambda f: int(f.name), default=None)
+    return max(
+        (file for file in folder.iterdir() if file.name.isdigit()), key=lambda f: int(f.name), default=None
+    )
 
 
 def _check_text(file: Path, query: str) -> None:

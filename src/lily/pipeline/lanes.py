@@ -52,14 +52,14 @@ def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:
     )
 
 
-def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[Batch], Phases]) -> Phases | None:
+def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[], Phases]) -> Phases | None:
     """Apply the batch unless the database has it already; wait as long as the database is away.
 
     The question is asked again after a lost connection: the commit may have got through.
     """
     for pause in _pauses():
         try:
-            return None if _is_applied(query, batch) else apply(batch)
+            return None if _is_applied(query, batch) else apply()
         except ConnectionLost as error:
             _log.warning("database_away", query=query.name, batch_id=batch.batch_id, error=str(error))
             time.sleep(pause)
@@ -79,8 +79,8 @@ def _is_applied(query: LaneQuery, batch: Batch) -> bool:
         return False
     if any(end > position.offsets.get(partition, 0) for partition, end in batch.offsets.items()):
         raise MisconfiguredError(
-            f"the checkpoint of {query.name} is older than the database: batch {batch.batch_id} was applied with "
-            "other events. Nothing was changed. Stop Lily and run `./lily replay`.",
+            f"the checkpoint of {query.name} is older than the database: batch {batch.batch_id} was "
+            "applied with other events. Nothing was changed. Stop Lily and run `./lily replay`.",
             query=query.name,
         )
     _log.info("batch_repeated", query=query.name, batch_id=batch.batch_id)
@@ -100,4 +100,6 @@ def tell(query: LaneQuery, batch: Batch, phases: Phases, summary: pa.Table) -> N
         VISIBLE_SECONDS.labels(lane).observe(max(0.0, (now - received).total_seconds()))
     trace_applied(query.name, pc.list_flatten(summary["traces"]).to_pylist())
     query.after_commit()
-    _log.debug("batch_applied", query=query.name, batch_id=batch.batch_id, events=batch.events, dead=batch.dead)
+    _log.debug(
+        "batch_applied", query=query.name, batch_id=batch.batch_id, events=batch.events, dead=batch.dead
+    )

@@ -13,13 +13,12 @@ STRUCTURAL_POOL = "structural"
 LEAF_POOL = "leaf"
 HISTORY_POOL = "history"
 
-_POOLS = f"""<?xml version="1.0"?>
-<allocations>
-  <pool name="{STRUCTURAL_POOL}"><schedulingMode>FIFO</schedulingMode><weight>16</weight><minShare>2</minShare></pool>
-  <pool name="{LEAF_POOL}"><schedulingMode>FIFO</schedulingMode><weight>4</weight><minShare>0</minShare></pool>
-  <pool name="{HISTORY_POOL}"><schedulingMode>FIFO</schedulingMode><weight>1</weight><minShare>0</minShare></pool>
-</allocations>
+_POOL = """  <pool name="{}">
+    <schedulingMode>FIFO</schedulingMode><weight>{}</weight><minShare>{}</minShare>
+  </pool>
 """
+#: Weight and minimum share of each pool: a flood of columns must not delay a table.
+_POOLS = {STRUCTURAL_POOL: (16, 2), LEAF_POOL: (4, 0), HISTORY_POOL: (1, 0)}
 
 # Why, for the settings that are not plain:
 # - Hadoop's local file system forks `chmod` for every checkpoint file; the bare one does not. Measured at
@@ -55,15 +54,20 @@ def start_session(settings: Settings) -> SparkSession:
     """A session with Kafka and Iceberg on its class path, one scheduler pool per lane."""
     pools = Path(settings.data_dir) / "run" / "pools.xml"
     pools.parent.mkdir(parents=True, exist_ok=True)
-    pools.write_text(_POOLS, encoding="utf-8")
+    entries = "".join(_POOL.format(name, *shares) for name, shares in _POOLS.items())
+    pools.write_text(f"<allocations>\n{entries}</allocations>\n", encoding="utf-8")
     jars = settings.spark.jars.replace(",", ":")
     builder = SparkSession.builder.appName("lily").master(settings.spark.master)
-    config = _CONFIG | catalog_config(settings) | {
-        "spark.scheduler.allocation.file": f"file:{pools}",
-        "spark.driver.memory": settings.spark.driver_memory,
-        "spark.driver.extraClassPath": jars,
-        "spark.executor.extraClassPath": jars,
-    }
+    config = (
+        _CONFIG
+        | catalog_config(settings)
+        | {
+            "spark.scheduler.allocation.file": f"file:{pools}",
+            "spark.driver.memory": settings.spark.driver_memory,
+            "spark.driver.extraClassPath": jars,
+            "spark.executor.extraClassPath": jars,
+        }
+    )
     for name, value in config.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

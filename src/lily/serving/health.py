@@ -94,7 +94,10 @@ def _beat(beat: Heartbeat) -> dict[str, Any]:
     age = round(beat.age_seconds, 1)
     if age > STALE_SECONDS:
         return _down(f"last heartbeat {age} s ago") | {"heartbeat_age_seconds": age}
-    return {"status": beat.status, "heartbeat_age_seconds": age, "details": beat.details}
+    told = {"heartbeat_age_seconds": age, "details": beat.details}
+    if beat.status not in (HEALTHY, DEGRADED):
+        return _down(f"it says: {beat.status}") | told
+    return {"status": beat.status} | told
 
 
 def _lane(lane: Lane, ends: Ends, positions: dict[str, StreamPosition]) -> dict[str, Any]:

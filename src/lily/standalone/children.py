@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from lily.domain.errors import LilyError
 from lily.standalone.logfiles import rotate
 from lily.standalone.parts import Part
 from lily.standalone.states import started_at
@@ -71,22 +72,29 @@ class Child:
     def bury(self) -> float:
         """Take note of a death, end what is left of its group, and say how long the next life must wait."""
         self._signal_group(signal.SIGKILL)
-        steady = time.monotonic() - self._started_at > STEADY_SECONDS
-        self._failures = 0 if steady else self._failures
-        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self._failures)
-        self._failures += 1
-        self._next_start = time.monotonic() + pause
+        if time.monotonic() - self._started_at > STEADY_SECONDS:
+            self._failures = 0
         self.ready = False
         self._process = None
-        return pause
+        return self._postpone()
 
     def revive(self) -> bool:
-        """Start again if its pause is over."""
+        """Start again if its pause is over; when that fails, the next attempt waits longer."""
         if self._process is not None or time.monotonic() < self._next_start:
             return False
         self.restarts += 1
-        self.start()
+        try:
+            self.start()
+        except (LilyError, OSError):
+            self._postpone()
+            raise
         return True
+
+    def _postpone(self) -> float:
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**self._failures)
+        self._failures += 1
+        self._next_start = time.monotonic() + pause
+        return pause
 
     @property
     def is_buried(self) -> bool:

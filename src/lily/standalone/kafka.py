@@ -143,6 +143,7 @@ def _storage(installation: Installation) -> dict[str, str]:
         "message.max.bytes": str(MAX_RECORD_BYTES),
         "replica.fetch.max.bytes": str(MAX_RECORD_BYTES),
         "socket.request.max.bytes": "104857600",
+        "metadata.max.idle.interval.ms": "5000",  # a record of "nothing happened" twice a second otherwise
         "num.network.threads": "2",
         "num.io.threads": "4",
         "num.recovery.threads.per.data.dir": "2",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from lily.standalone.installations import Installation
 from lily.standalone.kafka import kafka_part
 from lily.standalone.parts import Part
 from lily.standalone.postgres import postgres_part
+from lily.standalone.states import end_leftovers, sole_supervisor
 from lily.standalone.supervision import Supervisor
 
 
@@ -20,23 +22,25 @@ class Services:
 
     environment: dict[str, str]
     supervisor: Supervisor
+    hold: ExitStack
 
     def stop(self) -> None:
-        """Stop what was started; the data stays."""
-        self.supervisor.stop()
+        """Stop what was started and let go of the directory; the data stays."""
+        self.hold.close()
 
 
 def start_services(data_dir: Path) -> Services:
     """Start what is not external and return when it answers. Ends with this process at the latest."""
     installation = Installation.at(data_dir)
-    environment = configure(installation)
-    supervisor = Supervisor(installation)
-    try:
+    installation.create()
+    with ExitStack() as hold:
+        hold.enter_context(sole_supervisor(installation))
+        end_leftovers(installation)
+        environment = configure(installation)
+        supervisor = Supervisor(installation)
+        hold.callback(supervisor.stop)
         supervisor.start(service_parts(installation, environment))
-    except BaseException:
-        supervisor.stop()
-        raise
-    return Services(environment, supervisor)
+        return Services(environment, supervisor, hold.pop_all())
 
 
 def service_parts(installation: Installation, environment: Mapping[str, str]) -> list[Part]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from lily.domain.errors import Unavailable
+from lily.domain.errors import LilyError, Unavailable
 from lily.standalone.children import Child
 from lily.standalone.guardian import Guardian
 from lily.standalone.installations import Installation
@@ -91,9 +92,7 @@ class Supervisor:
 
     def _look_at(self, child: Child) -> None:
         if child.is_buried:
-            if child.revive():
-                self._guard()
-                self._announce(child.part.name, "restarted")
+            self._revive(child)
         elif not child.is_alive():
             code = child.exit_code()
             pause = child.bury()
@@ -101,6 +100,14 @@ class Supervisor:
         elif child.becomes_ready():
             self._announce(child.part.name, "ready")
         child.rotate_log()
+
+    def _revive(self, child: Child) -> None:
+        try:
+            if child.revive():
+                self._guard()
+                self._announce(child.part.name, "restarted")
+        except (LilyError, OSError) as error:  # one part's trouble must not take the others down
+            self._announce(child.part.name, f"cannot be restarted yet: {error}")
 
     def _guard(self) -> None:
         living = [child for child in list(self.children.values()) if child.pid]
@@ -111,8 +118,9 @@ class Supervisor:
         parts = {name: child.describe() for name, child in self.children.items()}
         state = State(*self._identity, self.phase, self._port, self._error, children, parts)
         if state != self._published:
-            write_state(self._installation, state)
-            self._published = state
+            with contextlib.suppress(OSError):  # a full disk hides the state, but must not stop anything
+                write_state(self._installation, state)
+                self._published = state
 
     def _give_up_if_hopeless(self, fresh: Sequence[Child], deadline: float) -> None:
         for child in fresh:

@@ -5,85 +5,110 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from lily.apps.cli import main
 from lily.apps.commands.checks import Stage, steps
 from lily.apps.commands.doctor import FAIL, OK, judge_java
 from lily.standalone.logfiles import tail
 
 
-def lily(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LILY_")}
-    command = [sys.executable, "-m", "lily.apps.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    stdout: str
+    stderr: str
 
 
-def refusal(*arguments: str | Path) -> str:
-    """The one line with which a command is refused."""
-    answer = lily(*arguments)
-    assert answer.returncode == 1
-    assert answer.stdout == ""
-    assert answer.stderr.startswith("error: ")
-    assert answer.stderr.count("\n") == 1
-    return answer.stderr
+class CommandLine:
+    """`./lily` without the shell in front of it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+        for name in [name for name in os.environ if name.startswith("LILY_")]:
+            monkeypatch.delenv(name)
+
+    def run(self, *arguments: str | Path) -> Answer:
+        self._monkeypatch.setattr(sys, "argv", ["lily", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        return Answer(int(exit_.value.code or 0), *self._capsys.readouterr())
+
+    def refusal(self, *arguments: str | Path) -> str:
+        """The one line with which a command is refused."""
+        answer = self.run(*arguments)
+        assert answer.code == 1
+        assert answer.stdout == ""
+        assert answer.stderr.startswith("error: ")
+        assert answer.stderr.count("\n") == 1
+        return answer.stderr
 
 
-def test_a_token_stands_alone_on_the_last_line_and_the_key_is_kept(tmp_path: Path) -> None:
-    answer = lily("token", "--tenant", "acme-1.eu_x", "--role", "viewer", "--data-dir", tmp_path / "data")
-    assert answer.returncode == 0
+@pytest.fixture
+def lily(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(monkeypatch, capsys)
+
+
+def test_a_token_stands_alone_on_the_last_line_and_the_key_is_kept(lily: CommandLine, tmp_path: Path) -> None:
+    answer = lily.run("token", "--tenant", "acme-1.eu_x", "--role", "viewer", "--data-dir", tmp_path / "data")
+    assert answer.code == 0
     header, claims, signature = answer.stdout.splitlines()[-1].split(".")
     assert header
     assert claims
     assert signature
     key = [line for line in (tmp_path / "data/lily.env").read_text().splitlines() if "AUTH_SECRET" in line]
-    lily("token", "--tenant", "other", "--role", "owner", "--data-dir", tmp_path / "data")
+    lily.run("token", "--tenant", "other", "--role", "owner", "--data-dir", tmp_path / "data")
     assert key[0] in (tmp_path / "data/lily.env").read_text()
 
 
-def test_an_unknown_role_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    line = refusal("token", "--tenant", "acme", "--role", "king", "--data-dir", tmp_path)
+def test_an_unknown_role_is_refused_with_the_known_ones(lily: CommandLine, tmp_path: Path) -> None:
+    line = lily.refusal("token", "--tenant", "acme", "--role", "king", "--data-dir", tmp_path)
     assert "'king'" in line
     assert "owner, viewer" in line
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "a/b", "ä", "x" * 64])
-def test_a_tenant_with_another_alphabet_or_length_is_refused(tenant: str, tmp_path: Path) -> None:
-    assert "1 to 63 letters" in refusal(
+def test_a_tenant_with_another_alphabet_or_length_is_refused(
+    lily: CommandLine, tenant: str, tmp_path: Path
+) -> None:
+    assert "1 to 63 letters" in lily.refusal(
         "token", "--tenant", tenant, "--role", "owner", "--data-dir", tmp_path
     )
 
 
-def test_a_busy_port_is_named_with_the_way_out(tmp_path: Path) -> None:
+def test_a_busy_port_is_named_with_the_way_out(lily: CommandLine, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        line = refusal("up", "--port", str(port), "--data-dir", tmp_path / "data")
+        line = lily.refusal("up", "--port", str(port), "--data-dir", tmp_path / "data")
     assert f"port {port}" in line
     assert "--port" in line
 
 
-def test_status_of_nothing_is_stopped_and_not_a_success(tmp_path: Path) -> None:
-    answer = lily("status", "--json", "--data-dir", tmp_path)
-    assert answer.returncode == 1
+def test_status_of_nothing_is_stopped_and_not_a_success(lily: CommandLine, tmp_path: Path) -> None:
+    answer = lily.run("status", "--json", "--data-dir", tmp_path)
+    assert answer.code == 1
     assert json.loads(answer.stdout)["status"] == "stopped"
     assert json.loads(answer.stdout)["running"] is False
 
 
-def test_purge_leaves_a_directory_alone_that_is_not_an_installation(tmp_path: Path) -> None:
+def test_purge_leaves_a_directory_alone_that_is_not_an_installation(
+    lily: CommandLine, tmp_path: Path
+) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    answer = lily("down", "--purge", "--data-dir", tmp_path)
-    assert answer.returncode == 1
+    answer = lily.run("down", "--purge", "--data-dir", tmp_path)
+    assert answer.code == 1
     assert "nothing was removed" in answer.stderr
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_an_unknown_benchmark_or_log_is_refused_by_name(tmp_path: Path) -> None:
-    assert "'nonsense'" in refusal("logs", "nonsense", "--data-dir", tmp_path)
-    answer = lily("bench", "nonsense", "--data-dir", tmp_path)
-    assert answer.returncode == 1
+def test_an_unknown_benchmark_or_log_is_refused_by_name(lily: CommandLine, tmp_path: Path) -> None:
+    assert "'nonsense'" in lily.refusal("logs", "nonsense", "--data-dir", tmp_path)
+    answer = lily.run("bench", "nonsense", "--data-dir", tmp_path)
+    assert answer.code == 1
     assert "Traceback" not in answer.stderr
 
 

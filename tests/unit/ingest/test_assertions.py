@@ -67,7 +67,9 @@ def test_an_id_is_derived_from_source_and_external_id() -> None:
     assert draft.asset_id == derive_asset_id("s", "1") == json.loads(draft.data)["asset_id"]
 
 
-@pytest.mark.parametrize("fields", [{}, {"data_source": "s"}, {"external_id": "1"}, {"asset_id": None}], ids=str)
+@pytest.mark.parametrize(
+    "fields", [{}, {"data_source": "s"}, {"external_id": "1"}, {"asset_id": None}], ids=str
+)
 def test_an_asset_without_any_id_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="both data_source and external_id"):
         draft_assertion(fields, ARRIVAL)
@@ -81,7 +83,9 @@ def test_another_tenants_name_is_refused() -> None:
 def test_the_lane_follows_the_type_said_else_the_type_known() -> None:
     assert draft_assertion({"asset_id": "a", "asset_type": "column"}, ARRIVAL).lane is Lane.LEAF
     assert draft_assertion({"asset_id": "a"}, ARRIVAL, "column").lane is Lane.LEAF
-    assert draft_assertion({"asset_id": "a", "asset_type": "table"}, ARRIVAL, "column").lane is Lane.STRUCTURAL
+    assert (
+        draft_assertion({"asset_id": "a", "asset_type": "table"}, ARRIVAL, "column").lane is Lane.STRUCTURAL
+    )
 
 
 def test_metadata_and_assets_have_a_largest_size() -> None:
@@ -89,13 +93,23 @@ def test_metadata_and_assets_have_a_largest_size() -> None:
     with pytest.raises(InvalidInput, match="262,144"):
         said(metadata={"k": "x" * (256 * 1024 - 7)})
     with pytest.raises(InvalidInput, match="1,048,576"):
-        said(description="\x01" * 65_536, tags=["\x01" * 256 for _ in range(256)], asset_owner="\x01" * 200_000)
+        said(
+            description="\x01" * 65_536, tags=["\x01" * 256 for _ in range(256)], asset_owner="\x01" * 200_000
+        )
 
 
 def test_a_replacement_clears_what_it_does_not_mention() -> None:
     replaced = replacing({"asset_id": "a", "asset_name": "n", "asset_type": "t", "description": "d"})
     assert replaced["description"] == "d"
-    cleared = ("asset_owner", "data_source", "external_id", "business_terms", "tags", "metadata", "is_deleted")
+    cleared = (
+        "asset_owner",
+        "data_source",
+        "external_id",
+        "business_terms",
+        "tags",
+        "metadata",
+        "is_deleted",
+    )
     assert all(replaced[name] is None for name in cleared)
 
 

@@ -16,7 +16,8 @@ def test_a_token_says_where_the_next_page_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    "question", [("history", "acme", "other"), ("history", "globex", "orders"), ("history", "acme/orders", "")]
+    "question",
+    [("history", "acme", "other"), ("history", "globex", "orders"), ("history", "acme/orders", "")],
 )
 def test_a_token_is_refused_for_another_question(question: tuple[str, ...]) -> None:
     with pytest.raises(MalformedRequest):

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from lily.domain.errors import Unavailable
+from lily.standalone.guardian import Guardian
 from lily.standalone.installations import Installation
 from lily.standalone.parts import Part
 from lily.standalone.states import last_state, running_state
@@ -114,6 +115,18 @@ def test_nothing_survives_a_killed_supervisor(installation: Installation) -> Non
     process.wait()
     until(lambda: not is_running(state.children["deaf"]))
     assert running_state(installation) is None
+
+
+def test_a_killed_guardian_is_replaced() -> None:
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    guardian = Guardian()
+    guardian._shell.kill()
+    guardian._shell.wait()
+    guardian.watch({sleeper.pid: "KILL"})
+    assert guardian._shell.stdin is not None
+    guardian._shell.stdin.close()  # as the kernel does when the supervisor is killed
+    assert sleeper.wait(5) == -signal.SIGKILL
+    guardian._shell.wait()
 
 
 def is_running(pid: int) -> bool:

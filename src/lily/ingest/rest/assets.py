@@ -16,7 +16,7 @@ from lily.ingest.assertions import Draft, draft_assertion, draft_purge, replacin
 from lily.ingest.assets import AssetBody, AssetPatch
 from lily.ingest.payloads import DecodedAssets, Decoder, Rejection, decode_assets
 from lily.ingest.recorder import Receipt
-from lily.ingest.rest.bodies import accepts
+from lily.ingest.rest.bodies import accepts, answers
 from lily.ingest.rest.patching import record_patch
 from lily.ingest.rest.writing import (
     ASSETS,
@@ -47,14 +47,17 @@ class AssetWrites:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["assets"])
         one = ASSETS + "/{asset_id:path}"
-        for path, method, handler, operation, bodies in (
-            (ASSETS, "POST", self.post, "postMetadata", accepts("AssetBody", "AssetBatch")),
-            (one, "PUT", self.put, "putMetadata", accepts("AssetBody")),
-            (one, "PATCH", self.patch, "patchMetadata", accepts("AssetPatch", media_type=MERGE_PATCH)),
-            (one, "DELETE", self.delete, "deleteMetadata", None),
+        changed = answers(s200="AssetDocument", s202="Accepted")
+        posted = answers(s200="AssetDocument|BatchAnswer", s201="AssetDocument", s202="Accepted|BatchAnswer")
+        patches = accepts("AssetPatch", media_types=(MERGE_PATCH, *JSON_TYPES))
+        for path, method, handler, operation, taken, given in (
+            (ASSETS, "POST", self.post, "postMetadata", accepts("AssetBody", "AssetBatch"), posted),
+            (one, "PUT", self.put, "putMetadata", accepts("AssetBody"), changed),
+            (one, "PATCH", self.patch, "patchMetadata", patches, changed),
+            (one, "DELETE", self.delete, "deleteMetadata", accepts(), changed | answers(s204="")),
         ):
             router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=bodies
+                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=given
             )
         return router
 

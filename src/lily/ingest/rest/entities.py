@@ -15,7 +15,7 @@ from lily.ingest.assertions import Draft, draft_assertion
 from lily.ingest.assets import EntityBody, EntityUpdate
 from lily.ingest.payloads import Decoder
 from lily.ingest.recorder import Receipt, keyed_event_id
-from lily.ingest.rest.bodies import accepts
+from lily.ingest.rest.bodies import accepts, answers
 from lily.ingest.rest.patching import record_patch
 from lily.ingest.rest.writing import Write, Writer, accepted_headers, raise_refusal
 
@@ -44,13 +44,14 @@ class EntityWrites:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["entities"])
         one = "/metadata/{metadata_id:path}"
-        for path, method, handler, operation, bodies in (
+        given = answers(s200="EntityAnswer", s202="EntityAnswer")
+        for path, method, handler, operation, taken in (
             ("/ingest-metadata", "POST", self.ingest, "ingestEntity", accepts("EntityBody")),
             (one, "PUT", self.update, "updateEntity", accepts("EntityUpdate")),
-            (one, "DELETE", self.delete, "deleteEntity", None),
+            (one, "DELETE", self.delete, "deleteEntity", accepts()),
         ):
             router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=bodies
+                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=given
             )
         return router
 

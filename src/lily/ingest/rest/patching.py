@@ -12,7 +12,7 @@ from lily.domain.assets import Outcome
 from lily.domain.errors import VersionConflict
 from lily.ingest.assertions import Draft, draft_assertion
 from lily.ingest.merge_patches import merge_patch
-from lily.ingest.recorder import Receipt
+from lily.ingest.recorder import Receipt, Waiting
 from lily.ingest.rest.writing import Write, Writer, expected_version
 
 Fields = dict[str, Any]
@@ -28,7 +28,7 @@ async def record_patch(writer: Writer, request: Request, write: Write, fields: F
     """
     if fields.get("metadata") is None:
         return await _record_once(writer, request, write, fields)
-    write = replace(write, wait_seconds=write.wait_seconds or writer.wait_seconds)
+    write = replace(write, waiting=Waiting(write.waiting.seconds or writer.wait_seconds, must_see=True))
     for attempt in range(_ATTEMPTS):
         receipt = await _record_once(writer, request, _attempted(write, attempt), dict(fields))
         refused = receipt.settlement and receipt.settlement.outcome == Outcome.REFUSED

@@ -12,11 +12,11 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lily.access.calls import Call
-from lily.access.requests import MalformedRequest, read_expected_versions
+from lily.access.requests import MalformedRequest, Preference, check_id, read_expected_versions
 from lily.domain.assets import Outcome
 from lily.domain.errors import InvalidInput, NotFound, Unavailable, VersionConflict
 from lily.ingest.assertions import Arrival, Draft
-from lily.ingest.recorder import Receipt, Recorder, Submission, accepted_but_unseen, request_hash
+from lily.ingest.recorder import Receipt, Recorder, Submission, Waiting, accepted_but_unseen, request_hash
 from lily.repositories.postgres.assets import PostgresAssets, StoredAsset
 from lily.repositories.postgres.idempotency import KeyedRequest
 
@@ -32,10 +32,10 @@ class Write:
     call: Call
     arrival: Arrival
     keyed: KeyedRequest | None
-    wait_seconds: float | None
+    waiting: Waiting
 
     def submission(self, drafts: list[Draft]) -> Submission:
-        return Submission(self.arrival, drafts, self.wait_seconds, self.keyed)
+        return Submission(self.arrival, drafts, self.waiting, self.keyed)
 
 
 class Writer:
@@ -50,8 +50,12 @@ class Writer:
         """Read what the headers say about how to write."""
         principal = call.principal
         arrival = Arrival(principal.tenant_id, principal.subject, SOURCE, call.traceparent, datetime.now(UTC))
-        wait = None if call.preference.respond_async else call.preference.seconds(self.wait_seconds)
-        return Write(call, arrival, _keyed_request(request, call, body), wait)
+        return Write(call, arrival, _keyed_request(request, call, body), self._waiting(call.preference))
+
+    def _waiting(self, preference: Preference) -> Waiting:
+        """`respond-async` alone does not wait; with `wait` it is answered so after that time."""
+        default = 0.0 if preference.respond_async else self.wait_seconds
+        return Waiting(preference.seconds(default), must_see=not preference.respond_async)
 
     async def write_one(self, write: Write, draft: Draft) -> Response:
         """Record one event and answer with the asset as it is then."""
@@ -78,7 +82,7 @@ class Writer:
         return asset
 
     async def current(self, write: Write, asset_id: str) -> StoredAsset:
-        asset = await self.assets.find(write.arrival.tenant_id, asset_id)
+        asset = await self.assets.find(write.arrival.tenant_id, check_id(asset_id))
         if asset is None:
             raise NotFound(f"there is no asset {asset_id!r}; create it with POST {ASSETS}")
         return asset

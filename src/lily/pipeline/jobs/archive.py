@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import LANE_TOPICS
 from lily.pipeline.jobs.history import INTERVAL, MOST_PER_BATCH

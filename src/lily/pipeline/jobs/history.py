@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
 from lily.pipeline.session import HISTORY_POOL
@@ -41,4 +41,6 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
 
 def read_changes(events: DataFrame) -> DataFrame:
     """Change events in, rows of `lily.history` out."""
-    return events.select(F.from_json(F.col("value").cast("string"), _CHANGE).alias("change")).select("change.*")
+    return events.select(F.from_json(F.col("value").cast("string"), _CHANGE).alias("change")).select(
+        "change.*"
+    )

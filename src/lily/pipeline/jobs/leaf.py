@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
 from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
@@ -46,7 +46,9 @@ def apply_batch(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> 
     summary = batch.mapInArrow(copy, SPARK_SCHEMA).toArrow()
     collected = time.perf_counter() - started
     described = describe(query, batch_id, summary)
-    phases = apply_once(query, described, query.applier.apply_staged) if described.events else None
+    if not described.events:
+        return
+    phases = apply_once(query, described, lambda: query.applier.apply_staged(described))
     if phases is not None:
         phases.collect = collected
         tell(query, described, phases, summary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
 from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
@@ -39,7 +39,9 @@ def apply_batch(query: LaneQuery, batch: DataFrame, batch_id: int) -> None:
     collected = time.perf_counter() - started
     summary = summarise(staged)
     described = describe(query, batch_id, summary)
-    phases = apply_once(query, described, lambda b: query.applier.apply_table(b, staged)) if described.events else None
+    if not described.events:
+        return
+    phases = apply_once(query, described, lambda: query.applier.apply_table(described, staged))
     if phases is not None:
         phases.collect = collected
         tell(query, described, phases, summary)

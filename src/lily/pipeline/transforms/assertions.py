@@ -1,7 +1,12 @@
-"""Turns the payload of an asset event into staged columns, or into a reason why it cannot be applied."""
+"""Turns the payload of an asset event into staged columns, or into a reason why it cannot be applied.
+
+Spark plans every micro-batch anew and the time this takes grows with the number of expressions, so each rule
+here is said once and in as few of them as possible: a verdict is a number, its words are a lookup.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -9,6 +14,7 @@ from pyspark.sql import functions as F
 
 from lily.domain.assets import ALL_FIELDS, Field, TagOrigin
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
+from lily.pipeline.transforms.envelopes import event_id
 
 _TYPES = tuple(t.value for t in (EventType.ASSET_ASSERTED, EventType.ASSET_PURGED))
 _CORRUPT = "_corrupt"
@@ -19,134 +25,138 @@ _PAYLOAD = f"""
     updated_at STRING, expected_version INT, {_CORRUPT} STRING
 """
 _TIMES = ("created_at", "event_time", "updated_at")
-_PLAIN = ("asset_name", "asset_type", "asset_owner", "description", "data_source", "external_id")
+_PLAIN = (
+    "asset_name",
+    "asset_type",
+    "asset_owner",
+    "description",
+    "data_source",
+    "external_id",
+    "business_terms",
+)
+_TENANT = "^[A-Za-z0-9_.-]{1,63}$"
+_ASSET_ID = "^[^\\p{Cntrl}]{1,512}$"
+_TRACEPARENT = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 #: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.
 _NUL = r"(^|[^\\])(\\\\)*\\u0000"
-_ASSET_ID_MAX = 512
+_SHOWN = 200
+
+#: What makes an event unfit, in the order it is looked at.
+_REASONS = {
+    "empty": "the record has no value; send a JSON object",
+    "too_large": f"at most {MAX_EVENT_BYTES} bytes are applied",
+    "not_utf8": "the value is not UTF-8 text",
+    "unknown_type": f"the header ce_type must be one of {', '.join(_TYPES)}",
+    "bad_header": "a ce_ header is not UTF-8 text or has a NUL character",
+    "no_id": "the header ce_id is missing",
+    "no_tenant": "the header ce_tenantid must be a tenant's name: 1 to 63 letters, digits, _ . -",
+    "malformed": "the value must be a JSON object with the fields of an asset in their types",
+    "nul_character": "a text has a NUL character, which cannot be kept; leave it out",
+    "no_asset_id": "asset_id (or the header ce_subject) must have 1 to 512 characters, no control characters",
+    "bad_time": f"{', '.join(_TIMES)} must be ISO 8601 times",
+    "bad_metadata": "metadata must be a JSON object",
+    "bad_tag_origin": f"tag_origin must be one of {', '.join(TagOrigin)}",
+}
+_BITS = {field.name.lower(): int(field) for field in Field if field.name} | {"tags": int(Field.USER_TAGS)}
 
 
 def parse_payload(events: DataFrame) -> DataFrame:
-    """Adds `said` (the payload's fields), `keys` (which were mentioned) and the three times in it."""
+    """Adds `said` (the payload's fields), `keys` (which were mentioned), `times` and `asset_id`."""
     options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
-    return (
-        events.withColumn("said", F.from_json("payload", _PAYLOAD, options))
-        .withColumn("keys", F.json_object_keys("payload"))
-        .withColumns({name: F.col(f"said.{name}").try_cast("timestamp") for name in _TIMES})
-        .withColumn("asset_id", F.coalesce("said.asset_id", "subject"))
+    return events.withColumns(
+        {"said": F.from_json("payload", _PAYLOAD, options), "keys": F.json_object_keys("payload")}
+    ).withColumns(
+        {
+            "times": F.struct(*(F.col(f"said.{name}").try_cast("timestamp").alias(name) for name in _TIMES)),
+            "asset_id": F.coalesce("said.asset_id", "subject"),
+        }
     )
 
 
 def judge(events: DataFrame) -> DataFrame:
-    """Adds `reason` and `detail`, NULL for an event that can be applied."""
-    verdicts = _verdicts()
-    reason = reduce(lambda chain, v: chain.when(v[0], F.lit(v[1])), verdicts[1:], F.when(*_lit(verdicts[0], 1)))
-    detail = reduce(lambda chain, v: chain.when(v[0], v[2]), verdicts[1:], F.when(*_lit(verdicts[0], 2)))
-    return events.withColumns({"reason": reason, "detail": detail})
+    """Adds `verdict`: the place in `_REASONS` of the first rule the event breaks, NULL when it is fit."""
+    unfit = {
+        "empty": F.col("size").isNull(),
+        "too_large": F.col("size") > MAX_EVENT_BYTES,
+        "not_utf8": F.col("payload").isNull(),
+        "unknown_type": ~F.coalesce(F.col("event_type").isin(*_TYPES), F.lit(False)),
+        "bad_header": _unprintable("given_id", "source", "tenant_id", "subject", "actor", "traceparent"),
+        "no_id": F.coalesce(F.col("given_id"), F.lit("")) == "",
+        "no_tenant": ~F.coalesce(F.col("tenant_id").rlike(_TENANT), F.lit(False)),
+        "malformed": F.col("keys").isNull() | F.col(f"said.{_CORRUPT}").isNotNull(),
+        "nul_character": F.contains("payload", F.lit("\\u0000")) & F.col("payload").rlike(_NUL),
+        "no_asset_id": ~F.coalesce(F.col("asset_id").rlike(_ASSET_ID), F.lit(False)),
+        "bad_time": reduce(
+            Column.__or__, (F.col(f"said.{n}").isNotNull() & F.col(f"times.{n}").isNull() for n in _TIMES)
+        ),
+        "bad_metadata": ~F.startswith("said.metadata", F.lit("{")),
+        "bad_tag_origin": ~F.col("said.tag_origin").isin(*TagOrigin),
+    }
+    numbered = enumerate((unfit[reason] for reason in _REASONS), start=1)
+    chain = reduce(lambda so_far, rule: so_far.when(rule[1], rule[0]), numbered, F)
+    return events.withColumn("verdict", chain)  # type: ignore[arg-type]
 
 
 def stage(events: DataFrame) -> DataFrame:
     """The columns of the staging table (0001_spine.sql); what was refused keeps the record as it came."""
-    refused = F.col("reason").isNotNull()
-    purge = F.col("event_type") == EventType.ASSET_PURGED.value
-    applied = ~refused & ~purge
-
-    def said(name: str) -> Column:
-        return F.when(applied, F.col(f"said.{name}")).alias(name)
-
-    return events.select(
+    refused = F.col("verdict").isNotNull()
+    is_purge = F.col("event_type") == EventType.ASSET_PURGED.value
+    fit = F.when(~refused, F.struct("tenant_id", "asset_id", "times", "actor", "traceparent"))
+    judged = events.withColumns(
+        {
+            "fit": fit,
+            "refused": F.when(refused, F.struct("key", "value", "headers")),
+            "said": F.when(~refused & ~is_purge, F.col("said")),
+            "expected_version": F.when(~refused, F.col("said.expected_version")),
+        }
+    )
+    return judged.select(
         "topic",
         "partition",
         "offset",
-        F.when(refused, F.col("key")).alias("key"),
-        F.when(refused, F.col("value")).alias("payload"),
-        F.when(refused, F.to_json(F.transform_values("header", lambda _, v: F.base64(v)))).alias("headers"),
-        "reason",
-        "detail",
-        "event_id",
-        "tenant_id",
-        "asset_id",
-        F.coalesce("event_time", "updated_at", "received_at").alias("event_time"),
+        F.col("refused.key").alias("key"),
+        F.col("refused.value").alias("payload"),
+        F.to_json("refused.headers").alias("headers"),
+        _words(_REASONS).alias("reason"),
+        F.concat(_words(_REASONS.values()), F.lit("; got "), _shown()).alias("detail"),
+        _unless_broken(event_id(F.col("given_id"), F.col("source")), "no_id").alias("event_id"),
+        _unless_broken(F.col("tenant_id"), "no_tenant").alias("tenant_id"),
+        F.col("fit.asset_id").alias("asset_id"),
+        F.coalesce("fit.times.event_time", "fit.times.updated_at", "received_at").alias("event_time"),
         "received_at",
-        "created_at",
-        "actor",
-        "traceparent",
-        F.col("said.expected_version").alias("expected_version"),
-        F.when(purge, F.lit(int(ALL_FIELDS))).otherwise(_mentioned()).cast("smallint").alias("fields"),
-        *(said(name) for name in _PLAIN),
-        said("business_terms"),
-        F.when(applied & _from_source(), F.col("said.tags")).alias("source_tags"),
-        F.when(applied & ~_from_source(), F.col("said.tags")).alias("user_tags"),
-        said("metadata"),
-        said("is_deleted"),
+        F.col("fit.times.created_at").alias("created_at"),
+        F.left("fit.actor", F.lit(256)).alias("actor"),
+        F.when(F.col("fit.traceparent").rlike(_TRACEPARENT), F.col("fit.traceparent")).alias("traceparent"),
+        "expected_version",
+        F.when(is_purge, F.lit(int(ALL_FIELDS))).otherwise(_mentioned()).cast("smallint").alias("fields"),
+        *(F.col(f"said.{name}").alias(name) for name in _PLAIN),
+        F.when(_from_source(), F.col("said.tags")).alias("source_tags"),
+        F.when(~_from_source(), F.col("said.tags")).alias("user_tags"),
+        F.col("said.metadata").alias("metadata"),
+        F.col("said.is_deleted").alias("is_deleted"),
     )
 
 
-def _verdicts() -> list[tuple[Column, str, Column]]:
-    """What makes an event unfit, in the order it is looked at: condition, reason, detail."""
-    asset_id = F.col("asset_id")
-    metadata = F.col("said.metadata")
-    origins = [origin.value for origin in TagOrigin]
-    return [
-        (F.col("size").isNull(), "empty", F.lit("the record has no value; send a JSON object")),
-        (
-            F.col("size") > MAX_EVENT_BYTES,
-            "too_large",
-            F.concat(F.lit(f"at most {MAX_EVENT_BYTES} bytes are applied, this has "), F.col("size")),
-        ),
-        (F.col("payload").isNull(), "not_utf8", F.lit("the value is not UTF-8 text")),
-        (
-            F.coalesce(~F.col("event_type").isin(*_TYPES), F.lit(True)),
-            "unknown_type",
-            F.concat(F.lit("ce_type is "), _shown("event_type"), F.lit(f"; known: {', '.join(_TYPES)}")),
-        ),
-        (F.col("event_id").isNull(), "no_id", F.lit("the header ce_id is missing")),
-        (
-            F.col("tenant_id").isNull(),
-            "no_tenant",
-            F.lit("the header ce_tenantid is missing or no tenant name (1-63 letters, digits, _ . -)"),
-        ),
-        (
-            F.col("keys").isNull() | F.col(f"said.{_CORRUPT}").isNotNull(),
-            "malformed",
-            F.concat(F.lit("no JSON object with the fields of an asset in their types: "), F.left("payload", F.lit(200))),
-        ),
-        (
-            F.contains("payload", F.lit("\\u0000")) & F.col("payload").rlike(_NUL),
-            "nul_character",
-            F.lit("a text has a NUL character, which cannot be kept; leave it out"),
-        ),
-        (
-            asset_id.isNull() | (F.length(asset_id) == 0) | (F.length(asset_id) > _ASSET_ID_MAX),
-            "no_asset_id",
-            F.lit(f"asset_id (or the header ce_subject) must have 1 to {_ASSET_ID_MAX} characters"),
-        ),
-        *(
-            (
-                F.col(f"said.{name}").isNotNull() & F.col(name).isNull(),
-                "bad_time",
-                F.concat(F.lit(f"{name} is no ISO 8601 time: "), _shown(f"said.{name}")),
-            )
-            for name in _TIMES
-        ),
-        (
-            metadata.isNotNull() & ~F.startswith(F.ltrim(metadata), F.lit("{")),
-            "bad_metadata",
-            F.lit("metadata must be a JSON object"),
-        ),
-        (
-            F.col("said.tag_origin").isNotNull() & ~F.col("said.tag_origin").isin(*origins),
-            "bad_tag_origin",
-            F.concat(F.lit("tag_origin is "), _shown("said.tag_origin"), F.lit(f"; known: {', '.join(origins)}")),
-        ),
-    ]
+def _unprintable(*columns: str) -> Column:
+    text = F.concat_ws("", *columns)
+    return F.contains(text, F.lit("\0")) | ~F.is_valid_utf8(text)
 
 
-def _lit(verdict: tuple[Column, str, Column], position: int) -> tuple[Column, Column]:
-    return verdict[0], F.lit(verdict[1]) if position == 1 else verdict[2]
+def _words(words: Iterable[str]) -> Column:
+    """The verdict in words, NULL for a fit event."""
+    numbered = F.create_map(*(F.lit(part) for pair in enumerate(words, start=1) for part in pair))
+    return F.try_element_at(numbered, F.coalesce("verdict", F.lit(0)))
 
 
-def _shown(column: str) -> Column:
-    return F.coalesce(F.concat(F.lit("'"), F.left(column, F.lit(100)), F.lit("'")), F.lit("missing"))
+def _unless_broken(column: Column, rule: str) -> Column:
+    """A column that a rule vouches for; NULL for an event that broke the rule or one before it."""
+    place = list(_REASONS).index(rule) + 1
+    return F.when(F.coalesce("verdict", F.lit(len(_REASONS) + 1)) > place, column)
+
+
+def _shown() -> Column:
+    """The beginning of the payload, if it can be shown."""
+    return F.coalesce(F.replace(F.left("payload", F.lit(_SHOWN)), F.lit("\0"), F.lit("")), F.lit("no text"))
 
 
 def _from_source() -> Column:
@@ -155,7 +165,11 @@ def _from_source() -> Column:
 
 def _mentioned() -> Column:
     """The fields the payload speaks about, as bits; a field that is null is spoken about, too."""
-    bits = {name: F.lit(int(Field[name.upper()])) for name in (*_PLAIN, "business_terms", "metadata", "is_deleted")}
-    bits["tags"] = F.when(_from_source(), F.lit(int(Field.SOURCE_TAGS))).otherwise(F.lit(int(Field.USER_TAGS)))
-    mentioned = [F.when(F.array_contains("keys", name), bit).otherwise(F.lit(0)) for name, bit in bits.items()]
-    return reduce(lambda a, b: a.bitwiseOR(b), mentioned)
+    bits = F.create_map(*(F.lit(part) for pair in _BITS.items() for part in pair))
+
+    def add(so_far: Column, key: Column) -> Column:
+        return so_far.bitwiseOR(F.coalesce(F.try_element_at(bits, key), F.lit(0)))
+
+    mentioned = F.aggregate("keys", F.lit(0), add)
+    moved = mentioned.bitwiseXOR(F.lit(int(Field.USER_TAGS | Field.SOURCE_TAGS)))
+    return F.when(_from_source() & F.array_contains("keys", "tags"), moved).otherwise(mentioned)

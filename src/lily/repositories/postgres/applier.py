@@ -50,6 +50,10 @@ class Batch:
     dead: int
     newest_event: datetime | None
 
+    def position_row(self) -> tuple[str, int, str, int, int, datetime | None]:
+        offsets = json.dumps(self.offsets)
+        return self.query, self.batch_id, offsets, self.events, self.dead, self.newest_event
+
 
 @dataclass(frozen=True)
 class Position:
@@ -124,9 +128,8 @@ class Applier:
     def _transaction(self, *, keep: bool = True) -> Iterator[Any]:
         """A cursor whose work is committed at the end, or rolled back."""
         try:
-            cursor = self._open()
-            yield cursor
-            cursor.close()
+            with self._open() as cursor:
+                yield cursor
             self._connection.commit() if keep else self._connection.rollback()
         except Exception as error:
             if self._is_alive():
@@ -156,10 +159,7 @@ class Applier:
         cursor.execute(_SQL["order_into_rounds"].format(staging=staging))
         ordered = time.perf_counter()
         self._apply_rounds(cursor, batch.lane)
-        cursor.execute(
-            _SQL["record_position"],
-            (batch.query, batch.batch_id, json.dumps(batch.offsets), batch.events, batch.dead, batch.newest_event),
-        )
+        cursor.execute(_SQL["record_position"], batch.position_row())
         cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
         phases.copy, phases.order = copied - started, ordered - copied
         phases.merge = time.perf_counter() - ordered
@@ -167,14 +167,13 @@ class Applier:
 
     def _apply_rounds(self, cursor: Any, lane: Lane) -> None:
         cursor.execute(_SQL["count_rounds"])
-        purged = 0
-        for number in range(1, int(cursor.fetchone()[0]) + 1):
+        rounds, purges = cursor.fetchone()
+        for number in range(1, rounds + 1):
             cursor.execute(_SQL["apply_round"].format(round=number, lane=lane.value))
-            due, applied, purged_now = cursor.fetchone()
+            due, applied = cursor.fetchone()
             if due != applied:
                 raise _AnotherLaneWrote
-            purged += purged_now
-        if purged:
+        if purges:
             cursor.execute(_SQL["forget_purged"])
 
     def _open(self) -> Any:
@@ -196,4 +195,3 @@ def copy_to_leaf_staging(url: str, batches: Any) -> int:
             rows += batch.num_rows
         connection.commit()
     return rows
-

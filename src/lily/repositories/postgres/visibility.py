@@ -106,7 +106,7 @@ class Visibility:
 
     async def _listen(self) -> None:
         while True:
-            with suppress(psycopg.OperationalError):
+            with suppress(psycopg.Error, OSError):
                 await self._listen_until_lost()
             await asyncio.sleep(_RECONNECT_SECONDS)
 
@@ -131,8 +131,8 @@ class Visibility:
         waiters = dict(self._waiters)
         try:
             settlements = await self._ask(waiters) if waiters else {}
-        except Unavailable as error:
-            _log.warning("visibility_unknown", error=error.message)
+        except (Unavailable, psycopg.Error) as error:
+            _log.warning("visibility_unknown", error=str(error))
             return
         for ticket, settlement in settlements.items():
             if not waiters[ticket].settled.done():

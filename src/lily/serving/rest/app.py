@@ -41,8 +41,8 @@ def create_app(parts: AppParts) -> FastAPI:
         lifespan=parts.running,
     )
     app.state.token_secret = parts.token_secret
-    for router in parts.routers:
-        app.include_router(router)
+    # The routes themselves, not routers within a router: what is served can be listed in one loop.
+    app.router.routes.extend(route for router in parts.routers for route in router.routes)
     install(app)
     app.add_middleware(Exchanges)
     app.openapi = lambda: _openapi(app, parts.body_schemas)  # type: ignore[method-assign]

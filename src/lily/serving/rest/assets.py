@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lily.access.calls import Call, Reading
-from lily.access.requests import MalformedRequest
+from lily.access.requests import MalformedRequest, check_id
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.assets import Change, Place, PostgresAssets, StoredAsset
 from lily.serving.rest.after import AfterEvent
@@ -51,8 +51,7 @@ class AssetReads:
         page_token: PageToken = "",
     ) -> Response:
         """An asset, deleted ones included (`is_deleted` tells); purged and unknown ones are 404."""
-        if "\x00" in asset_id:
-            raise MalformedRequest("an asset id has no character U+0000")
+        check_id(asset_id)
         if history:
             return await self._history(call, asset_id, page_size, page_token)
         if as_of is not None:

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from pydantic_core import to_json
 
 from lily.access.calls import Reading
-from lily.access.requests import MalformedRequest
+from lily.access.requests import check_id
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.assets import PostgresAssets
 from lily.serving.rest.after import AfterEvent
@@ -35,9 +35,7 @@ class EntityReads:
 
     async def get(self, call: Reading, metadata_id: str) -> Response:
         """An entity; a deleted one is 404 here, where nothing could tell it from a live one."""
-        if "\x00" in metadata_id:
-            raise MalformedRequest("an id has no character U+0000")
-        asset = await self._assets.find(call.tenant_id, metadata_id)
+        asset = await self._assets.find(call.tenant_id, check_id(metadata_id))
         document = json.loads(asset.document) if asset else None
         if document is None or document["is_deleted"]:
             raise NotFound(f"there is no metadata entity {metadata_id!r}")

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from lily.domain.errors import LilyError
 
@@ -109,15 +110,21 @@ def _answer_http(request: Request, error: HTTPException) -> Response:
         "instance": request.url.path,
         "trace_id": request.state.trace_id,
     }
-    headers = dict(error.headers or {})
+    headers = {"allow": _allowed(request)} if error.status_code == 405 else dict(error.headers or {})
     return Response(to_json(problem), error.status_code, headers, media_type=MEDIA_TYPE)
+
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes at this path; the router knows only those of the first."""
+    at_path = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
+    return ", ".join(sorted({method for route in at_path for method in route.methods}))
 
 
 def _http_detail(request: Request, error: HTTPException) -> str:
     if error.status_code == 404:
         return f"there is nothing at {request.url.path}; /openapi.json lists what there is"
     if error.status_code == 405:
-        return f"{request.method} is not allowed here; allowed: {(error.headers or {}).get('Allow', '')}"
+        return f"{request.method} is not allowed here; allowed: {_allowed(request)}"
     return str(error.detail)
 
 

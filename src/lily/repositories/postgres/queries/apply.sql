@@ -18,14 +18,18 @@ SELECT
 FROM leaf_staging LIMIT 0
 
 -- name: order_into_rounds
--- Called by the applier for every batch.
+-- Called by the applier for every batch. An id names one event: of several records with it the first counts.
 INSERT INTO rounds
 SELECT
     row_number() OVER (PARTITION BY tenant_id, asset_id ORDER BY "partition", "offset"),
     event_id::uuid, tenant_id, asset_id, event_time, least(created_at, event_time), actor, traceparent,
     expected_version, fields, asset_name, asset_type, asset_owner, description, data_source, external_id,
     business_terms, source_tags, user_tags, metadata::jsonb, is_deleted
-FROM {staging} WHERE reason IS NULL
+FROM (
+    SELECT *, row_number() OVER (PARTITION BY tenant_id, event_id ORDER BY "partition", "offset") AS copy
+    FROM {staging} WHERE reason IS NULL
+) AS fit
+WHERE copy = 1
 
 -- name: bury_dead_letters
 -- Called by the applier for every batch that has any; a record is buried once, however often it is read.
@@ -38,13 +42,13 @@ FROM {staging} WHERE reason IS NOT NULL
 ON CONFLICT DO NOTHING
 
 -- name: count_rounds
--- Called by the applier for every batch.
-SELECT coalesce(max(round), 0) FROM rounds
+-- Called by the applier for every batch: how many rounds, and how many events purge their asset. A purge is
+-- an assertion of NULL about every field.
+SELECT coalesce(max(round), 0), count(*) FILTER (WHERE fields = 2047 AND asset_name IS NULL) FROM rounds
 
 -- name: apply_round
--- Called by the applier for every round; returns how many events were to be applied, how many were, and how
--- many purged their asset. The first two differ when another lane changed the same asset at the same moment:
--- the applier then starts the batch over. Every OFFSET 0 is there to have its subquery run once per row:
+-- Called by the applier for every round; returns how many events were to be applied and how many were. They
+-- differ when another lane changed the same asset at the same moment: the applier then starts the batch over. Every OFFSET 0 is there to have its subquery run once per row:
 -- without it the planner, which cannot know the size of a table that grows by thousands of rows per
 -- statement, has been seen to scan all of `changes` for every event.
 WITH incoming AS MATERIALIZED (
@@ -164,19 +168,19 @@ WITH incoming AS MATERIALIZED (
 SELECT
     (SELECT count(*) FROM incoming) AS due,
     (SELECT count(*) FROM updated) + (SELECT count(*) FROM inserted)
-        + count(*) FILTER (WHERE outcome = 'refused') AS applied,
-    count(*) FILTER (WHERE outcome = 'purged') AS purged
+        + count(*) FILTER (WHERE outcome = 'refused') AS applied
 FROM recorded
 
 -- name: forget_purged
--- Called by the applier after a batch that purged assets: what they were is not kept here.
-UPDATE changes SET
+-- Called by the applier after a batch with purges: what an asset was before is not kept here, whenever the
+-- purge arrived.
+UPDATE changes AS c SET
     asset_name = NULL, asset_type = NULL, asset_owner = NULL, description = NULL, data_source = NULL,
     external_id = NULL, business_terms = NULL, source_tags = NULL, user_tags = NULL, metadata = NULL
-FROM (SELECT DISTINCT tenant_id, asset_id FROM rounds) AS r
-JOIN assets AS a USING (tenant_id, asset_id)
-WHERE changes.tenant_id = r.tenant_id AND changes.asset_id = r.asset_id
-  AND changes.asset_name IS NOT NULL AND a.asset_name IS NULL
+FROM (SELECT tenant_id, event_id FROM rounds WHERE fields = 2047 AND asset_name IS NULL) AS r
+JOIN changes AS purge ON purge.tenant_id = r.tenant_id AND purge.event_id = r.event_id
+WHERE c.tenant_id = purge.tenant_id AND c.asset_id = purge.asset_id AND c.seq < purge.seq
+  AND c.asset_name IS NOT NULL AND purge.outcome <> 'refused'
 
 -- name: record_position
 -- Called by the applier in the batch's transaction.

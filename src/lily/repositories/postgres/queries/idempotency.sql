@@ -18,3 +18,7 @@ SELECT pg_try_advisory_lock(%(lock)s)
 -- name: unlock_key
 -- IdempotencyKeys.claim
 SELECT pg_advisory_unlock(%(lock)s)
+
+-- name: forget_keys
+-- IdempotencyKeys, once an hour in every gateway.
+DELETE FROM idempotency_keys WHERE created_at < clock_timestamp() - make_interval(hours => %(hours)s)

@@ -1,0 +1,1 @@
+"""What the benchmarks share: an installation, a load, an independent reader, and the report."""

@@ -1,0 +1,9 @@
+-- Starting over.
+
+-- name: forget_positions
+-- Called by `lily replay`: the log will be read from the beginning; events already counted change nothing.
+DELETE FROM stream_positions WHERE query = ANY(%(queries)s)
+
+-- name: forget_state
+-- Called by `lily replay --reset`: everything derived from events goes.
+TRUNCATE assets, changes, dead_letters, leaf_staging

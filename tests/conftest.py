@@ -1,0 +1,118 @@
+"""Real parts for the tests: one PostgreSQL, one Kafka, one Spark per run; a fresh database and topics per test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import hypothesis
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from kit.databases import Databases
+    from kit.staging import Catalog
+    from lily.settings import KafkaSettings, Settings
+    from lily.standalone.services import Services
+
+# The parts are imported where they are used: unit tests start in a moment.
+
+_COMMON = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow], "print_blob": True}
+hypothesis.settings.register_profile("ci", derandomize=True, max_examples=300, **_COMMON)
+hypothesis.settings.register_profile("explore", max_examples=3000, **_COMMON)
+hypothesis.settings.load_profile(os.environ.get("LILY_TEST_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """PostgreSQL and Kafka as `lily up` runs them."""
+    from lily.standalone.services import start_services
+
+    running = start_services(tmp_path_factory.mktemp("services"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def databases(services: Services) -> Databases:
+    from kit.databases import Databases
+
+    return Databases(services.environment["LILY_DATABASE_URL"])
+
+
+@pytest.fixture
+def database(databases: Databases) -> Iterator[str]:
+    """The URL of a fresh database, for tests that need nothing else."""
+    url = databases.create()
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def catalog(database: str) -> Iterator[Catalog]:
+    """A fresh database with an applier and a reader."""
+    from kit.staging import Catalog
+
+    opened = Catalog(database)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def topics(services: Services) -> KafkaSettings:
+    """A cell of its own on the log, with all topics."""
+    from lily.log.migrations import migrate_topics
+    from lily.settings import KafkaSettings
+
+    environment = services.environment
+    kafka = KafkaSettings(
+        bootstrap_servers=environment["LILY_KAFKA_BOOTSTRAP_SERVERS"],
+        username=environment.get("LILY_KAFKA_USERNAME", ""),
+        password=environment.get("LILY_KAFKA_PASSWORD", ""),
+        topic_prefix=f"test-{uuid4().hex[:12]}.",
+        partitions=2,
+    )
+    migrate_topics(kafka)
+    return kafka
+
+
+@pytest.fixture
+def settings(database: str, topics: KafkaSettings, services: Services, tmp_path: Path) -> Settings:
+    """The whole tree for one test: its own database, topics and data directory."""
+    return _settings(database, topics, services, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def spark(
+    services: Services, databases: Databases, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkSession]:
+    """The pipeline's own session, small."""
+    from lily.pipeline.session import start_session
+    from lily.settings import KafkaSettings
+
+    kafka = KafkaSettings(bootstrap_servers=services.environment["LILY_KAFKA_BOOTSTRAP_SERVERS"])
+    session = start_session(_settings(databases.create(), kafka, services, tmp_path_factory.mktemp("spark")))
+    yield session
+    session.stop()
+
+
+def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir: Path) -> Settings:
+    from lily.settings import AuthSettings, DatabaseSettings, LakeSettings, Settings, SparkSettings
+
+    return Settings(
+        data_dir=data_dir,
+        kafka=kafka,
+        database=DatabaseSettings(url=database, pool_size=4),
+        lake=LakeSettings(warehouse=str(data_dir / "lake")),
+        spark=SparkSettings(
+            checkpoints=str(data_dir / "checkpoints"),
+            jars=services.environment["LILY_SPARK_JARS"],
+            master="local[2]",
+            driver_memory="600m",
+        ),
+        auth=AuthSettings(secret=services.environment["LILY_AUTH_SECRET"]),
+    )

@@ -1,0 +1,149 @@
+"""The two lanes on one database: the same asset at the same moment, and the batch ledger."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import psycopg
+import pytest
+
+from kit.eventually import eventually
+from kit.events import at, event, table
+from kit.model import Event, Model
+from kit.staging import Catalog, batch_of, stage
+from lily.domain.assets import Lane
+from lily.domain.errors import LilyError, MisconfiguredError
+from lily.pipeline.lanes import LaneQuery, apply_once
+from lily.repositories.postgres.applier import Applier, Batch, Phases, copy_to_leaf_staging
+
+
+class Race:
+    """Two lanes whose transactions overlap: the first has written and not committed when the second reads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._appliers = {lane: Applier(catalog.url) for lane in Lane}
+
+    def run(self, first: Event, second: Event) -> None:
+        with ThreadPoolExecutor() as threads, psycopg.connect(self._catalog.url) as obstacle:
+            # The first lane stops at its row of the ledger, which is written last.
+            obstacle.execute(
+                "INSERT INTO stream_positions (query, batch_id, offsets, events, dead) "
+                "VALUES ('assets-structural', 0, '{}', 0, 0) ON CONFLICT (query) DO UPDATE SET events = 0"
+            )
+            ahead = threads.submit(self._apply, Lane.STRUCTURAL, first)
+            eventually(lambda: self._waiting() == 1)
+            behind = threads.submit(self._apply, Lane.LEAF, second)
+            eventually(lambda: self._waiting() == 2)
+            obstacle.rollback()
+            _raise_errors_of(ahead, behind)
+        for applier in self._appliers.values():
+            applier.close()
+
+    def _apply(self, lane: Lane, event: Event) -> None:
+        self._appliers[lane].apply_table(batch_of(1, 1, lane), stage([event]))
+
+    def _waiting(self) -> int:
+        query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        return len(self._catalog.fetch(query))
+
+
+def _raise_errors_of(*futures: Future[None]) -> None:
+    for future in futures:
+        future.result(30)
+
+
+RACES: dict[str, tuple[list[Event], Event, Event]] = {
+    "both create it": ([], table(minute=1), event(minute=2, asset_owner="ada")),
+    "both newer": ([table()], event(minute=1, asset_owner="ada"), event(minute=2, description="all")),
+    "the first late": (
+        [table(minute=9)],
+        event(minute=1, asset_owner="ada"),
+        event(minute=10, description="all"),
+    ),
+    "the second late": (
+        [table(minute=9)],
+        event(minute=10, description="all"),
+        event(minute=1, asset_owner="ada"),
+    ),
+    "both late": ([table(minute=9)], event(minute=1, asset_owner="ada"), event(minute=2, description="all")),
+    "the first says nothing new": ([table()], table(minute=2), event(minute=1, asset_name="between")),
+}
+
+
+@pytest.mark.parametrize("case", RACES, ids=str)
+def test_two_lanes_writing_the_same_asset_at_once_lose_nothing(catalog: Catalog, case: str) -> None:
+    before, first, second = RACES[case]
+    model = Model()
+    if before:
+        catalog.apply(*before)
+    Race(catalog).run(first, second)
+    for each in (*before, first, second):
+        model.apply(each)
+    assert catalog.rows() == model.rows()
+    assert {change.event_id: change for change in catalog.changes()} == model.changes
+
+
+def test_one_event_on_both_lanes_at_once_counts_once(catalog: Catalog) -> None:
+    once = table()
+    Race(catalog).run(once, once)
+    assert catalog.outcomes() == ["created"]
+
+
+def apply(catalog: Catalog, batch: Batch, *events: Event) -> Phases | None:
+    query = LaneQuery(batch.query, batch.lane, catalog.applier, lambda: None)
+    return apply_once(query, batch, lambda: catalog.applier.apply_table(batch, stage(events)))
+
+
+def test_a_batch_that_comes_again_is_a_no_op(catalog: Catalog) -> None:
+    assert apply(catalog, batch_of(1, 4), table()) is not None
+    before = catalog.fetch("SELECT * FROM stream_positions")
+    assert apply(catalog, batch_of(1, 4), table("customers")) is None
+    assert set(catalog.rows()) == {"orders"}
+    assert catalog.fetch("SELECT * FROM stream_positions") == before
+
+
+def test_a_batch_number_that_comes_back_with_more_events_is_refused(catalog: Catalog) -> None:
+    apply(catalog, batch_of(1, 4), table())
+    with pytest.raises(MisconfiguredError, match="older than the database"):
+        apply(catalog, batch_of(2, 3), table("customers"))
+    assert set(catalog.rows()) == {"orders"}
+
+
+def test_a_batch_waits_for_a_database_that_restarts(catalog: Catalog) -> None:
+    catalog.applier.position("assets-structural")
+    catalog.fetch(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    assert apply(catalog, batch_of(1, 1), table()) is not None
+    assert catalog.row("orders")["clock_time"] == at(0)
+
+
+def test_a_failed_batch_leaves_nothing_and_the_next_one_is_applied(catalog: Catalog) -> None:
+    broken = stage([table("a"), table("b")])
+    broken = broken.set_column(
+        broken.schema.get_field_index("event_id"), "event_id", [["no uuid", "none either"]]
+    )
+    with pytest.raises(Exception, match="uuid"):
+        catalog.applier.apply_table(batch_of(2, 1), broken)
+    assert catalog.rows() == {}
+    catalog.apply(table())
+    assert set(catalog.rows()) == {"orders"}
+
+
+def test_what_the_executors_staged_is_applied_at_once(catalog: Catalog) -> None:
+    parts = [stage([table("a"), table("b")]), stage([table("c")])]
+    catalog.applier.clear_staging()
+    for part in parts:
+        assert copy_to_leaf_staging(catalog.url, part.to_batches()) == part.num_rows
+    catalog.applier.apply_staged(batch_of(3, 1, Lane.LEAF))
+    assert set(catalog.rows()) == {"a", "b", "c"}
+
+
+def test_a_batch_whose_staging_was_emptied_by_a_crash_is_not_taken_for_applied(catalog: Catalog) -> None:
+    copy_to_leaf_staging(catalog.url, stage([table("a"), table("b")]).to_batches())
+    catalog.applier.clear_staging()  # as PostgreSQL does to an unlogged table when it recovers
+    with pytest.raises(LilyError):
+        catalog.applier.apply_staged(batch_of(2, 1, Lane.LEAF))
+    assert catalog.applier.position("assets-leaf") is None

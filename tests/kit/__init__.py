@@ -1,0 +1,1 @@
+"""What tests share: builders, the reference model, real services, and `eventually`."""

@@ -1,0 +1,97 @@
+"""The published contract is the one the gateway has, and nothing of it is open by accident."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from lily.access.calls import authenticate
+from lily.apps.gateway import build_app
+from lily.serving.rest.system import PUBLIC_PATHS
+from lily.settings import AuthSettings, DatabaseSettings, KafkaSettings, LakeSettings, Settings, SparkSettings
+
+SNAPSHOT = Path(__file__).parents[3] / "contracts" / "openapi.json"
+REFRESH = "PYTHONPATH=src python tests/unit/serving/test_openapi.py"
+
+
+def make_app() -> FastAPI:
+    settings = Settings(
+        data_dir=Path("/nowhere"),
+        kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9"),
+        database=DatabaseSettings(url="postgresql://127.0.0.1:9/none"),  # type: ignore[arg-type]
+        lake=LakeSettings(warehouse="/nowhere"),
+        spark=SparkSettings(checkpoints="/nowhere"),
+        auth=AuthSettings(secret="a secret of at least thirty-two bytes"),  # type: ignore[arg-type]
+    )
+    return build_app(settings)
+
+
+@pytest.fixture(scope="module")
+def app() -> FastAPI:
+    return make_app()
+
+
+def contract(app: FastAPI) -> dict[str, Any]:
+    document = json.loads(json.dumps(app.openapi()))
+    document["info"]["version"] = "0"  # every release would change the snapshot
+    return document
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            yield path, operation
+
+
+def callables(dependant: Dependant) -> Iterator[Any]:
+    yield dependant.call
+    for inner in dependant.dependencies:
+        yield from callables(inner)
+
+
+def test_every_route_is_authenticated_or_listed_as_public(app: FastAPI) -> None:
+    for route in app.routes:
+        path = getattr(route, "path", "")
+        protected = isinstance(route, APIRoute) and authenticate in callables(route.dependant)
+        assert protected != (path in PUBLIC_PATHS), f"{path} must be either authenticated or public"
+
+
+def test_the_contract_is_the_published_one(app: FastAPI) -> None:
+    published = json.loads(SNAPSHOT.read_text())
+    assert contract(app) == published, f"if this is intended, refresh the snapshot: {REFRESH}"
+
+
+def test_the_contract_is_openapi_3_1_and_says_how_to_log_in(app: FastAPI) -> None:
+    document = contract(app)
+    assert document["openapi"].startswith("3.1")
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+    for path, operation in operations(document):
+        assert ("security" in operation) == (path not in PUBLIC_PATHS), path
+
+
+def test_operation_ids_are_unique_and_every_operation_declares_problems(app: FastAPI) -> None:
+    found = list(operations(contract(app)))
+    ids = [operation["operationId"] for _, operation in found]
+    assert len(ids) == len(set(ids))
+    for _, operation in found:
+        assert "application/problem+json" in operation["responses"]["default"]["content"]
+        assert "422" not in operation["responses"]
+
+
+def test_every_reference_leads_somewhere(app: FastAPI) -> None:
+    document = contract(app)
+    text = json.dumps(document)
+    names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert names <= set(document["components"]["schemas"])
+
+
+if __name__ == "__main__":
+    SNAPSHOT.parent.mkdir(exist_ok=True)
+    SNAPSHOT.write_text(json.dumps(contract(make_app()), indent=2, ensure_ascii=False) + "\n")
