@@ -1,4 +1,4 @@
-"""A flood of columns on the leaf lane: waiting on the log before the pipeline starts, or sent while it runs."""
+"""A flood of columns on the leaf lane: on the log before the pipeline starts, or sent while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _START_SECONDS = 170.0
 
 
 class Flood(Protocol):
-    """`loose` returns when the pipeline works on it; `began` tells, once rows are visible, when that began."""
+    """`loose` returns when the pipeline works on it; once rows are visible, `began` tells when that began."""
 
     mode: str
     platform: Platform

@@ -11,9 +11,6 @@ QUERY = "assets-leaf"
 #: The position is written in the transaction that writes the rows: it is visible exactly when they are.
 _POSITION = "SELECT events FROM stream_positions WHERE query = %s"
 _ROWS = "SELECT count(*), coalesce(sum(version), 0) FROM assets WHERE tenant_id = %s"
-_STREAMS = (
-    "SELECT count(*) FROM heartbeats WHERE component = 'streams' AND status = 'healthy' AND beat_at > %s"
-)
 
 
 class LeafProgress:

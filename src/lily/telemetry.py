@@ -15,8 +15,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 from prometheus_client import Counter, Gauge, Histogram
 
-from lily.settings import TelemetrySettings
-
 _LATENCIES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 60.0)
 
 EVENTS_ACCEPTED = Counter("lily_events_accepted_total", "Events acknowledged by the log", ["lane"])
@@ -69,15 +67,15 @@ def configure_logging(component: str, level: str) -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-def configure_tracing(component: str, settings: TelemetrySettings) -> None:
-    """Export traces when an endpoint is set; otherwise spans cost nothing and go nowhere."""
-    if not settings.otlp_endpoint:
+def configure_tracing(component: str, otlp_endpoint: str, ratio: float) -> None:
+    """Export this share of traces when an endpoint is set; otherwise spans cost nothing and go nowhere."""
+    if not otlp_endpoint:
         return
     provider = TracerProvider(
         resource=Resource.create({"service.name": f"lily-{component}"}),
-        sampler=ParentBased(TraceIdRatioBased(settings.trace_ratio)),
+        sampler=ParentBased(TraceIdRatioBased(ratio)),
     )
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(settings.otlp_endpoint)))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(otlp_endpoint)))
     trace.set_tracer_provider(provider)
 
 

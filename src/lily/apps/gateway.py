@@ -72,7 +72,7 @@ def worker_app() -> FastAPI:
     """Called by Granian in every worker process."""
     settings = load_settings(Path(os.environ[DATA_DIR_VARIABLE]))
     configure_logging("gateway", settings.telemetry.log_level)
-    configure_tracing("gateway", settings.telemetry)
+    configure_tracing("gateway", settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
     app = build_app(settings)
     # Batches make thousands of short-lived dictionaries; collecting less often saves a tenth of the time.
     gc.freeze()

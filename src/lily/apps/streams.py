@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
 import structlog
 from psycopg.types.json import Jsonb
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.domain.assets import Lane
@@ -29,6 +29,8 @@ from lily.telemetry import configure_logging, configure_tracing
 
 COMPONENT = "streams"
 _BEAT_SECONDS = 2.0
+_FORGIVEN_SECONDS = 60.0
+_MOST_FAILURES = 5
 _BEAT = load("heartbeats.sql")["beat"]
 
 _log = structlog.get_logger(__name__)
@@ -43,37 +45,45 @@ def run(settings: Settings) -> None:
     }
     for name, query in lanes.items():
         check_checkpoint(Path(settings.spark.checkpoints) / name, name, query.applier.position(name))
-    _beat(settings, "starting", [])
+    _beat(settings, "starting", {})
     session = start_session(settings)
     for statement in CREATE_TABLES:
         session.sql(statement)
     warm_up(session, lanes[structural.NAME])
-    queries = [
-        structural.start(session, settings, lanes[structural.NAME]),
-        leaf.start(session, settings, lanes[leaf.NAME]),
-        history.start(session, settings),
-        archive.start(session, settings),
-    ]
+    starters: dict[str, Callable[[], StreamingQuery]] = {
+        structural.NAME: lambda: structural.start(session, settings, lanes[structural.NAME]),
+        leaf.NAME: lambda: leaf.start(session, settings, lanes[leaf.NAME]),
+        history.NAME: lambda: history.start(session, settings),
+        archive.NAME: lambda: archive.start(session, settings),
+    }
+    queries = {name: start() for name, start in starters.items()}
     for relay in relays.values():
         relay.start()
-    _watch(settings, session, queries)
+    _watch(settings, starters, queries)
 
 
-def _watch(settings: Settings, session: SparkSession, queries: list[StreamingQuery]) -> None:
-    while all(query.isActive for query in queries):
+def _watch(
+    settings: Settings, starters: dict[str, Callable[[], StreamingQuery]], queries: dict[str, StreamingQuery]
+) -> None:
+    """Start a failed query again; give up when one keeps failing, and let the supervisor start afresh."""
+    failures: list[float] = []
+    while True:
+        for name in [name for name, query in queries.items() if not query.isActive]:
+            _log.error("query_failed", query=name, error=str(queries[name].exception()))
+            failures = [at for at in failures if at > time.monotonic() - _FORGIVEN_SECONDS] + [
+                time.monotonic()
+            ]
+            if len(failures) > _MOST_FAILURES:
+                _beat(settings, "failed", queries)
+                sys.exit(1)
+            queries[name] = starters[name]()
         _beat(settings, "healthy", queries)
         time.sleep(_BEAT_SECONDS)
-    for query in queries:
-        if (error := query.exception()) is not None:
-            _log.error("query_failed", query=query.name, error=str(error))
-    _beat(settings, "failed", queries)
-    session.stop()
-    sys.exit(1)
 
 
-def _beat(settings: Settings, status: str, queries: list[StreamingQuery]) -> None:
+def _beat(settings: Settings, status: str, queries: dict[str, StreamingQuery]) -> None:
     """A missed beat is not fatal: the database may be restarting, and the queries wait for it."""
-    details = {"queries": {query.name: "running" if query.isActive else "stopped" for query in queries}}
+    details = {"queries": {name: "running" if q.isActive else "stopped" for name, q in queries.items()}}
     try:
         with psycopg.connect(settings.database.url.get_secret_value(), connect_timeout=2) as connection:
             connection.execute(_BEAT, {"component": COMPONENT, "status": status, "details": Jsonb(details)})
@@ -86,7 +96,7 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     settings = load_settings(parser.parse_args().data_dir.absolute())
     configure_logging(COMPONENT, settings.telemetry.log_level)
-    configure_tracing(COMPONENT, settings.telemetry)
+    configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
     try:
         run(settings)
     except LilyError as error:

@@ -57,7 +57,7 @@ def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[], Phases]) -> P
 
     The question is asked again after a lost connection: the commit may have got through.
     """
-    for pause in _pauses():
+    for pause in pauses():
         try:
             return None if _is_applied(query, batch) else apply()
         except ConnectionLost as error:
@@ -66,7 +66,8 @@ def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[], Phases]) -> P
     raise AssertionError("unreachable")
 
 
-def _pauses() -> Iterator[float]:
+def pauses() -> Iterator[float]:
+    """How long to wait between attempts, for ever."""
     yield from (0.1, 0.2, 0.5)
     while True:
         yield 1.0

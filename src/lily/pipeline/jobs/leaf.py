@@ -6,19 +6,22 @@ import time
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import structlog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
+from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, pauses, tell
 from lily.pipeline.session import LEAF_POOL
 from lily.pipeline.sources import read_topics
 from lily.pipeline.summaries import SPARK_SCHEMA, summarise
-from lily.repositories.postgres.applier import copy_to_leaf_staging
+from lily.repositories.postgres.applier import ConnectionLost, StagingEmptied, copy_to_leaf_staging
 from lily.settings import Settings
 
 NAME = "assets-leaf"
 MOST_PER_BATCH = 200_000
+
+_log = structlog.get_logger(__name__)
 
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
@@ -37,6 +40,16 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
 
 def apply_batch(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> None:
     """Have the executors copy the batch to the staging table, then apply it there at once."""
+    for pause in pauses():
+        try:
+            _copy_and_apply(query, url, batch, batch_id)
+            return
+        except (ConnectionLost, StagingEmptied) as error:
+            _log.warning("batch_copied_again", query=query.name, batch_id=batch_id, error=error.message)
+            time.sleep(pause)
+
+
+def _copy_and_apply(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> None:
     query.applier.clear_staging()
     started = time.perf_counter()
 

@@ -34,6 +34,13 @@ class ConnectionLost(LilyError):
     retryable = True
 
 
+class StagingEmptied(LilyError):
+    """A crash of PostgreSQL emptied the unlogged staging table after the executors had filled it."""
+
+    code = "staging_emptied"
+    retryable = True
+
+
 class _AnotherLaneWrote(Exception):
     """The other lane changed an asset of this batch between reading and writing it."""
 
@@ -99,7 +106,17 @@ class Applier:
 
     def apply_staged(self, batch: Batch) -> Phases:
         """Apply what the executors have copied to the leaf lane's staging table."""
-        return self._in_transaction(batch, lambda _: LEAF_STAGING, keep=True)
+
+        def count(cursor: Any) -> str:
+            cursor.execute(f"SELECT count(*) FROM {LEAF_STAGING}")
+            staged = cursor.fetchone()[0]
+            if staged < batch.events:
+                raise StagingEmptied(
+                    f"{staged} of {batch.events} staged events are left; copy the batch again"
+                )
+            return LEAF_STAGING
+
+        return self._in_transaction(batch, count, keep=True)
 
     def clear_staging(self) -> None:
         with self._transaction() as cursor:
