@@ -27,6 +27,11 @@ hypothesis.settings.register_profile("explore", max_examples=3000, **_COMMON)
 hypothesis.settings.load_profile(os.environ.get("LILY_TEST_PROFILE", "ci"))
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # Py4J leaves its sockets to the garbage collector.
+    config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     """PostgreSQL and Kafka as `lily up` runs them."""

@@ -13,6 +13,7 @@ Keys = NDArray[np.uint64]
 #: The layout of event ids (lily.domain.event_ids): the last ten bits are the place within the batch.
 _INDEX_BITS = np.uint64(10)
 _INDEX_MASK = np.uint64(1023)
+_NO_KEY = np.uint64(0)
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -67,7 +68,7 @@ def join(receipts: Receipts, sightings: Sightings) -> Joined:
         raise ValueError("two requests were answered with the same event id")
     keys, indexes = _split(sightings.ids)
     places = np.searchsorted(in_order, keys)
-    known = (places < len(in_order)) & (in_order[np.minimum(places, len(in_order) - 1)] == keys)
+    known = np.append(in_order, _NO_KEY)[places] == keys
     firsts = np.cumsum(receipts.sizes) - receipts.sizes
     events = firsts[order[places[known]]] + indexes[known]
     return _first_sightings(receipts, events, np.repeat(sightings.looked_at, sightings.counts)[known])

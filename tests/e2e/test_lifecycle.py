@@ -7,9 +7,8 @@ import os
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
+from kit.eventually import eventually
+
 ROOT = Path(__file__).parents[2]
 #: Generous, since a machine may be busy; how quick it is on an idle one is a matter of the benchmarks.
 HEALED_SECONDS = 150.0
 PARTS = ("postgres", "kafka", "streams", "gateway")
-
-
-def eventually(happens: Callable[[], bool], seconds: float = 60.0) -> None:
-    started = time.monotonic()
-    while not happens():
-        assert time.monotonic() - started < seconds, f"did not happen within {seconds} s"
-        time.sleep(0.1)
 
 
 def free_port() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -34,6 +35,9 @@ def with_header(record: LogRecord, name: str, value: bytes) -> LogRecord:
     return replace(record, headers=[*(record.headers or []), (name, value)])
 
 
+STRANGE_HEADERS = poison("strange headers", "malformed", b"{")
+for name, value in (("x\0y", b"1"), ("x", b"\xff\x00"), ("x", b"2")):
+    STRANGE_HEADERS = with_header(STRANGE_HEADERS, name, value)
 SOUND = [
     sound("a plain table"),
     sound(
@@ -63,7 +67,6 @@ SOUND = [
     sound("a time that is none in the envelope", ce_time=b"yesterday"),
     sound("updated_at stands in for event_time", {"updated_at": "2026-01-01T00:00:07Z"}),
     sound("the subject names the asset", b'{"asset_name": "n", "asset_type": "table"}'),
-    sound("an actor with a NUL", ce_actor=b"a\0b"),
     sound("a traceparent that is none", traceparent=b"what"),
     sound("metadata of depth 60", nested(60)),
     with_header(sound("of a header that comes twice the last counts"), "ce_tenantid", b"acme"),
@@ -126,15 +129,9 @@ POISON = [
     poison("an empty asset id", "no_asset_id", {"asset_id": ""}),
     poison("an endless asset id", "no_asset_id", {"asset_id": "x" * 513}),
     poison("no asset id at all", "no_asset_id", b'{"asset_name": "n"}', ce_subject=None),
-    replace(
-        poison("half of a JSON after a header with a NUL in its name", "malformed", b"{"),
-        headers=[
-            ("ce_type", b"io.lily.asset.asserted.v1"),
-            ("ce_id", _UUID),
-            ("ce_tenantid", b"acme"),
-            ("x\0y", b"1"),
-        ],
-    ),
+    poison("an actor with a NUL", "bad_header", ce_actor=b"a\0b"),
+    poison("an id that is no UTF-8", "bad_header", ce_id=b"\xff"),
+    STRANGE_HEADERS,
     poison("an id with a line feed", "no_id", ce_id=_UUID + b"\n"),
 ]
 RECORDS = [record for pair in zip(SOUND, POISON, strict=False) for record in pair]
@@ -201,8 +198,8 @@ def test_no_two_records_have_the_same_claim() -> None:
 
 
 def test_every_record_gets_its_reason(decoded: Decoded) -> None:
-    found = {record.claim: decoded.rows[record.claim]["reason"] for record in RECORDS}
-    assert found == {record.claim: record.reason for record in RECORDS}
+    found = {record.claim: (decoded.rows[record.claim]["reason"], record.reason) for record in RECORDS}
+    assert {claim: reasons for claim, reasons in found.items() if reasons[0] != reasons[1]} == {}
 
 
 def test_every_refusal_is_explained(decoded: Decoded) -> None:
@@ -212,8 +209,7 @@ def test_every_refusal_is_explained(decoded: Decoded) -> None:
 
 
 def test_what_is_refused_keeps_the_record_as_it_came(decoded: Decoded) -> None:
-    kept = {record.claim: decoded.rows[record.claim]["payload"] for record in POISON}
-    assert kept == {record.claim: record.value for record in POISON}
+    assert [r.claim for r in POISON if decoded.rows[r.claim]["payload"] != r.value] == []
 
 
 def test_what_is_applied_does_not_carry_the_record_along(decoded: Decoded) -> None:
@@ -244,12 +240,10 @@ def test_of_a_poisoned_batch_every_sound_record_is_applied_and_the_rest_is_burie
     }
 
 
-def test_the_headers_of_a_dead_letter_are_kept(decoded: Decoded) -> None:
-    assert set(json.loads(decoded.rows["text that is no JSON"]["headers"])) >= {
-        "ce_id",
-        "ce_type",
-        "ce_tenantid",
-    }
+def test_the_headers_of_a_dead_letter_are_kept_in_order_whatever_is_in_them(decoded: Decoded) -> None:
+    kept = json.loads(decoded.rows[STRANGE_HEADERS.claim]["headers"])
+    assert [b64decode(header["value"]) for header in kept][-3:] == [b"1", b"\xff\x00", b"2"]
+    assert [header["key"] for header in kept][-2:] == ["x", "x"]
 
 
 def test_what_a_payload_says_arrives_in_its_columns(decoded: Decoded) -> None:

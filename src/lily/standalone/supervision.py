@@ -46,10 +46,12 @@ class Supervisor:
         self._identity = (os.getpid(), started_at(os.getpid()))
         self._published: State | None = None
         self._guardian = Guardian()
+        self._guarding = threading.Lock()
 
     def start(self, parts: Sequence[Part]) -> None:
         """Start these parts in parallel and return when all of them serve."""
         fresh = [Child(part, self._installation.log(part.name)) for part in parts]
+        self.children.update({child.part.name: child for child in fresh})
         with ThreadPoolExecutor(max(1, len(fresh))) as pool:
             list(pool.map(self._start, fresh))
         deadline = time.monotonic() + START_SECONDS
@@ -77,7 +79,7 @@ class Supervisor:
         self._publish()
 
     def stop(self) -> None:
-        """Stop everything, last started first."""
+        """Stop everything, in the reverse of the order in which the parts were given."""
         for child in reversed(self.children.values()):
             child.stop()
             self._announce(child.part.name, "stopped")
@@ -87,7 +89,6 @@ class Supervisor:
     def _start(self, child: Child) -> None:
         self._announce(child.part.name, "starting")
         child.start()
-        self.children[child.part.name] = child
         self._guard()
 
     def _look_at(self, child: Child) -> None:
@@ -110,8 +111,9 @@ class Supervisor:
             self._announce(child.part.name, f"cannot be restarted yet: {error}")
 
     def _guard(self) -> None:
-        living = [child for child in list(self.children.values()) if child.pid]
-        self._guardian.watch({child.pid: child.part.abort_signal.name[3:] for child in living})
+        with self._guarding:  # parts start in parallel; the last list must be the complete one
+            living = [child for child in self.children.values() if child.pid]
+            self._guardian.watch({child.pid: child.part.abort_signal.name[3:] for child in living})
 
     def _publish(self) -> None:
         children = {name: child.pid for name, child in self.children.items() if child.pid}

@@ -6,26 +6,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from kit.eventually import eventually
 from lily.domain.errors import Unavailable
 from lily.standalone.guardian import Guardian
 from lily.standalone.installations import Installation
 from lily.standalone.parts import Part
 from lily.standalone.states import last_state, running_state
 from lily.standalone.supervision import Supervisor
-
-
-def until(happens: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.02)
 
 
 def shell(name: str, script: str, **options: object) -> Part:
@@ -55,7 +48,7 @@ def test_a_killed_child_is_restarted_and_the_others_are_left_alone(supervisor: S
         supervisor.tick()
         return supervisor.children["one"].pid not in (0, killed) and supervisor.children["one"].ready
 
-    until(healed)
+    eventually(healed)
     assert supervisor.children["one"].restarts == 1
     assert supervisor.children["two"].pid == other
 
@@ -65,10 +58,10 @@ def test_grandchildren_of_a_killed_child_are_ended_before_it_restarts(
 ) -> None:
     note = tmp_path / "grandchild"
     supervisor.start([shell("parent", f"sleep 60 & echo $! >>'{note}'; wait")])
-    until(lambda: note.exists() and note.read_text().endswith("\n"))
+    eventually(lambda: note.exists() and note.read_text().endswith("\n"))
     grandchild = int(note.read_text().split()[0])
     os.kill(supervisor.children["parent"].pid, signal.SIGKILL)
-    until(lambda: supervisor.tick() is None and not is_running(grandchild))
+    eventually(lambda: supervisor.tick() is None and not is_running(grandchild))
 
 
 def test_stop_is_orderly_and_forced_when_the_time_is_over(installation: Installation, tmp_path: Path) -> None:
@@ -80,6 +73,17 @@ def test_stop_is_orderly_and_forced_when_the_time_is_over(installation: Installa
     supervisor.stop()
     assert (tmp_path / "good").read_text() == "bye\n"
     assert not [pid for pid in pids if is_running(pid)]
+
+
+def test_parts_stop_in_the_reverse_of_their_order(installation: Installation) -> None:
+    stopped: list[str] = []
+    supervisor = Supervisor(
+        installation, lambda name, event: stopped.append(name) if event == "stopped" else None
+    )
+    supervisor.start([shell("postgres", "exec sleep 60"), shell("kafka", "exec sleep 60")])
+    supervisor.start([shell("streams", "exec sleep 60"), shell("gateway", "exec sleep 60")])
+    supervisor.stop()
+    assert stopped == ["gateway", "streams", "kafka", "postgres"]
 
 
 def test_a_part_that_never_starts_is_given_up_with_the_end_of_its_log(supervisor: Supervisor) -> None:
@@ -108,12 +112,12 @@ def test_nothing_survives_a_killed_supervisor(installation: Installation) -> Non
         "supervisor.run()\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(installation.data_dir)])
-    until(lambda: (state := last_state(installation)) is not None and state.phase == "running")
+    eventually(lambda: (state := last_state(installation)) is not None and state.phase == "running")
     state = running_state(installation)
     assert state is not None
     process.kill()
     process.wait()
-    until(lambda: not is_running(state.children["deaf"]))
+    eventually(lambda: not is_running(state.children["deaf"]))
     assert running_state(installation) is None
 
 

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 
 from lily.domain.assets import ALL_FIELDS, Field, TagOrigin
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
-from lily.pipeline.transforms.envelopes import event_id
+from lily.pipeline.transforms.envelopes import event_id, timestamp
 
 _TYPES = tuple(t.value for t in (EventType.ASSET_ASSERTED, EventType.ASSET_PURGED))
 _CORRUPT = "_corrupt"
 _PAYLOAD = f"""
     asset_id STRING, asset_name STRING, asset_type STRING, asset_owner STRING, description STRING,
     data_source STRING, external_id STRING, business_terms ARRAY<STRING>, tags ARRAY<STRING>,
-    tag_origin STRING, metadata STRING, is_deleted BOOLEAN, created_at STRING, event_time STRING,
+    tag_origin STRING, metadata VARIANT, is_deleted BOOLEAN, created_at STRING, event_time STRING,
     updated_at STRING, expected_version INT, {_CORRUPT} STRING
 """
 _TIMES = ("created_at", "event_time", "updated_at")
@@ -34,9 +34,9 @@ _PLAIN = (
     "external_id",
     "business_terms",
 )
-_TENANT = "^[A-Za-z0-9_.-]{1,63}$"
-_ASSET_ID = "^[^\\p{Cntrl}]{1,512}$"
-_TRACEPARENT = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
+_TENANT = "^[A-Za-z0-9_.-]{1,63}\\z"
+_ASSET_ID = "^[^\\p{Cntrl}]{1,512}\\z"
+_TRACEPARENT = "^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}\\z"
 #: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.
 _NUL = r"(^|[^\\])(\\\\)*\\u0000"
 _SHOWN = 200
@@ -57,7 +57,8 @@ _REASONS = {
     "bad_metadata": "metadata must be a JSON object",
     "bad_tag_origin": f"tag_origin must be one of {', '.join(TagOrigin)}",
 }
-_BITS = {field.name.lower(): int(field) for field in Field if field.name} | {"tags": int(Field.USER_TAGS)}
+_BITS = {name: int(Field[name.upper()]) for name in (*_PLAIN, "metadata", "is_deleted")}
+_BITS["tags"] = int(Field.USER_TAGS)
 
 
 def parse_payload(events: DataFrame) -> DataFrame:
@@ -67,8 +68,9 @@ def parse_payload(events: DataFrame) -> DataFrame:
         {"said": F.from_json("payload", _PAYLOAD, options), "keys": F.json_object_keys("payload")}
     ).withColumns(
         {
-            "times": F.struct(*(F.col(f"said.{name}").try_cast("timestamp").alias(name) for name in _TIMES)),
+            "times": F.struct(*(timestamp(F.col(f"said.{name}")).alias(name) for name in _TIMES)),
             "asset_id": F.coalesce("said.asset_id", "subject"),
+            "metadata": F.to_json("said.metadata"),
         }
     )
 
@@ -83,13 +85,15 @@ def judge(events: DataFrame) -> DataFrame:
         "bad_header": _unprintable("given_id", "source", "tenant_id", "subject", "actor", "traceparent"),
         "no_id": F.coalesce(F.col("given_id"), F.lit("")) == "",
         "no_tenant": ~F.coalesce(F.col("tenant_id").rlike(_TENANT), F.lit(False)),
-        "malformed": F.col("keys").isNull() | F.col(f"said.{_CORRUPT}").isNotNull(),
+        "malformed": F.col("keys").isNull()
+        | F.col(f"said.{_CORRUPT}").isNotNull()
+        | ~F.endswith(F.rtrim("payload"), F.lit("}")),
         "nul_character": F.contains("payload", F.lit("\\u0000")) & F.col("payload").rlike(_NUL),
         "no_asset_id": ~F.coalesce(F.col("asset_id").rlike(_ASSET_ID), F.lit(False)),
         "bad_time": reduce(
             Column.__or__, (F.col(f"said.{n}").isNotNull() & F.col(f"times.{n}").isNull() for n in _TIMES)
         ),
-        "bad_metadata": ~F.startswith("said.metadata", F.lit("{")),
+        "bad_metadata": ~F.col("metadata").rlike("^([{]|null$)"),
         "bad_tag_origin": ~F.col("said.tag_origin").isin(*TagOrigin),
     }
     numbered = enumerate((unfit[reason] for reason in _REASONS), start=1)
@@ -107,6 +111,7 @@ def stage(events: DataFrame) -> DataFrame:
             "fit": fit,
             "refused": F.when(refused, F.struct("key", "value", "headers")),
             "said": F.when(~refused & ~is_purge, F.col("said")),
+            "metadata": F.when(~refused & ~is_purge, F.col("metadata")),
             "expected_version": F.when(~refused, F.col("said.expected_version")),
         }
     )
@@ -132,7 +137,7 @@ def stage(events: DataFrame) -> DataFrame:
         *(F.col(f"said.{name}").alias(name) for name in _PLAIN),
         F.when(_from_source(), F.col("said.tags")).alias("source_tags"),
         F.when(~_from_source(), F.col("said.tags")).alias("user_tags"),
-        F.col("said.metadata").alias("metadata"),
+        F.when(F.col("metadata") != "null", F.col("metadata")).alias("metadata"),
         F.col("said.is_deleted").alias("is_deleted"),
     )
 

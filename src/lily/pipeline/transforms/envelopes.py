@@ -7,7 +7,10 @@ from pyspark.sql import functions as F
 
 from lily.log.envelope import MAX_EVENT_BYTES
 
-_UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+_UUID = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z"
+
+#: A year other than 0000, and then a month: "12:30" alone would be read as today's.
+_DATED = "^(?!0000)[0-9]{4}-[0-9]{2}-"
 
 
 def read_envelope(events: DataFrame) -> DataFrame:
@@ -29,7 +32,7 @@ def read_envelope(events: DataFrame) -> DataFrame:
         header("ce_source").alias("source"),
         header("ce_tenantid").alias("tenant_id"),
         header("ce_subject").alias("subject"),
-        F.coalesce(header("ce_time").try_cast("timestamp"), "timestamp").alias("received_at"),
+        F.coalesce(timestamp(header("ce_time")), "timestamp").alias("received_at"),
         F.coalesce(header("ce_actor"), F.lit("")).alias("actor"),
         header("traceparent").alias("traceparent"),
         F.when((F.octet_length("value") <= MAX_EVENT_BYTES) & F.is_valid_utf8(text), text).alias("payload"),
@@ -39,6 +42,11 @@ def read_envelope(events: DataFrame) -> DataFrame:
 def header(name: str) -> Column:
     """A header as text; NULL when it is absent."""
     return F.try_element_at(F.col("header"), F.lit(name)).cast("string")
+
+
+def timestamp(text: Column) -> Column:
+    """An ISO 8601 time with its date, in years Python and PostgreSQL know; NULL for anything else."""
+    return F.when(text.rlike(_DATED), text.try_cast("timestamp"))
 
 
 def event_id(given: Column, source: Column) -> Column:

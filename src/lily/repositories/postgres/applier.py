@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -56,6 +56,7 @@ class Batch:
     events: int
     dead: int
     newest_event: datetime | None
+    ends_here: bool = True  # False for a part after which more of the batch is to come
 
     def position_row(self) -> tuple[str, int, str, int, int, datetime | None]:
         offsets = json.dumps(self.offsets)
@@ -102,7 +103,21 @@ class Applier:
             cursor.adbc_ingest(TEMPORARY_STAGING, staged, mode="append", temporary=True)
             return TEMPORARY_STAGING
 
-        return self._in_transaction(batch, copy, keep)
+        try:
+            return self._in_transaction(batch, copy, keep)
+        except adbc.DataError as error:
+            return self._apply_halves(batch, staged, str(error))
+
+    def _apply_halves(self, batch: Batch, staged: pa.Table, error: str) -> Phases:
+        """Corner the event the database cannot take and bury it, so that it does not stop the lane.
+
+        A crash in between does no harm: Spark repeats the batch, and what was applied counts once.
+        """
+        if staged.num_rows == 1:
+            return self.apply_table(replace(batch, dead=batch.dead + 1), _refused(staged, error))
+        half = staged.num_rows // 2
+        self.apply_table(replace(batch, ends_here=False), staged.slice(0, half))
+        return self.apply_table(batch, staged.slice(half))
 
     def apply_staged(self, batch: Batch) -> Phases:
         """Apply what the executors have copied to the leaf lane's staging table."""
@@ -116,7 +131,15 @@ class Applier:
                 )
             return LEAF_STAGING
 
-        return self._in_transaction(batch, count, keep=True)
+        try:
+            return self._in_transaction(batch, count, keep=True)
+        except adbc.DataError:
+            return self.apply_table(batch, self._read_staging())
+
+    def _read_staging(self) -> pa.Table:
+        with self._transaction() as cursor:
+            cursor.execute(f"SELECT * FROM {LEAF_STAGING}")
+            return cursor.fetch_arrow_table()
 
     def clear_staging(self) -> None:
         with self._transaction() as cursor:
@@ -176,7 +199,8 @@ class Applier:
         cursor.execute(_SQL["order_into_rounds"].format(staging=staging))
         ordered = time.perf_counter()
         self._apply_rounds(cursor, batch.lane)
-        cursor.execute(_SQL["record_position"], batch.position_row())
+        if batch.ends_here:
+            cursor.execute(_SQL["record_position"], batch.position_row())
         cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
         phases.copy, phases.order = copied - started, ordered - copied
         phases.merge = time.perf_counter() - ordered
@@ -201,6 +225,20 @@ class Applier:
                     cursor.execute(statement)
             self._connection.commit()
         return self._connection.cursor()
+
+
+def _refused(staged: pa.Table, error: str) -> pa.Table:
+    """The one event that broke the batch, as a dead letter: with what is left of it as its payload."""
+    row = staged.to_pylist()[0]
+    kept = ("topic", "partition", "offset", "event_id", "tenant_id", "received_at", "event_time")
+    payload = json.dumps({name: value for name, value in row.items() if value is not None}, default=str)
+    refused = {name: row[name] for name in kept} | {
+        "reason": "not_storable",
+        "detail": f"PostgreSQL cannot take it: {error}",
+        "payload": payload.encode(),
+        "headers": "[]",
+    }
+    return pa.Table.from_pylist([refused], staged.schema)
 
 
 def copy_to_leaf_staging(url: str, batches: Any) -> int:
