@@ -60,7 +60,7 @@ def measure(platform: Platform, options: argparse.Namespace) -> Figures:
             kills.append(_kill_and_wait(platform, load, chance.choice(VICTIMS)))
             say(f"  run {number + 1}: {kills[-1].victim} killed, caught up after {kills[-1].seconds} s")
             time.sleep(_SETTLE_SECONDS)
-        outcome = load.finish()
+        outcome = load.finish(_GIVE_UP_SECONDS)
     return {**_summary(kills, outcome), "rate": options.rate, "seed": options.seed}
 
 
@@ -93,7 +93,7 @@ def _summary(kills: list[Kill], outcome: Outcome) -> Figures:
         "not_recovered": sum(kill.caught_up is None for kill in kills),
         "recovery_p50_s": recovery["p50_s"],
         "recovery_max_s": recovery["max_s"],
-        "p99_after_s": max((_p99_after(kill, outcome) for kill in kills), default=None),
+        "p99_after_s": max((p99 for kill in kills if (p99 := _p99_after(kill, outcome))), default=None),
         # With no failure in n runs, 3/n bounds the chance of one from above at 95 % confidence.
         "failure_rate_bound": round(3 / len(kills), 3) if not losses and not duplicates else None,
         "failed_requests": outcome.sent.failed,
@@ -105,12 +105,12 @@ def _described(kill: Kill, outcome: Outcome) -> Figures:
     return {"victim": kill.victim, "recovery_s": kill.seconds, "p99_after_s": _p99_after(kill, outcome)}
 
 
-def _p99_after(kill: Kill, outcome: Outcome) -> float:
-    """The latency of the events accepted once it had caught up; infinite if there were none."""
+def _p99_after(kill: Kill, outcome: Outcome) -> float | None:
+    """The latency of the events due once it had caught up, if it had."""
     if kill.caught_up is None:
-        return float("inf")
+        return None
     after = outcome.joined.between(kill.caught_up + 1, kill.caught_up + _SETTLE_SECONDS)
-    return percentiles(after.visible - after.accepted)["p99_s"] or float("inf")
+    return percentiles(after.visible - after.accepted)["p99_s"]
 
 
 def _options() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""Real parts for the tests: one PostgreSQL, one Kafka, one Spark per run; a fresh database and topics per test."""
+"""Real parts: one PostgreSQL, one Kafka, one Spark per run; a fresh database and fresh topics per test."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kit.databases import Databases
+    from kit.platform import Platform
     from kit.staging import Catalog
     from lily.settings import KafkaSettings, Settings
     from lily.standalone.services import Services
@@ -103,6 +104,15 @@ def spark(
     session = start_session(_settings(databases.create(), kafka, services, tmp_path_factory.mktemp("spark")))
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """A whole installation, started by `./lily up`."""
+    from kit.platform import running_platform
+
+    with running_platform(tmp_path_factory.mktemp("platform")) as running:
+        yield running
 
 
 def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir: Path) -> Settings:

@@ -90,12 +90,12 @@ class Load:
     def begin(self) -> None:
         self._go.set()
 
-    def finish(self) -> Outcome:
-        """Stop sending if that goes on, wait until all is visible or 30 s are over, and join."""
+    def finish(self, patience: float = _LOST_AFTER_SECONDS) -> Outcome:
+        """Stop sending if that goes on, wait until all is visible or patience is over, and join."""
         if self.sends:
             self._stop_sending.set()
         sent: Sent = _receive(self._from_sender, _STOP_SECONDS)
-        deadline = time.monotonic() + _LOST_AFTER_SECONDS
+        deadline = time.monotonic() + patience
         while self.seen < sent.receipts.events and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(0.3)  # a repeated event would come late

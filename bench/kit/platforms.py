@@ -114,5 +114,7 @@ def _lily(*arguments: str) -> None:
         raise Unavailable(f"`lily {arguments[0]}` failed: {done.stderr.strip()[-2000:]}")
 
 
-def _leave(_number: int, _frame: FrameType | None) -> None:
-    sys.exit(143)
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """Unwind, so that the installation is stopped; the signal may come twice, to the process and its group."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)

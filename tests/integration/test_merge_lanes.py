@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import psycopg
 import pytest
 
-from kit.eventually import eventually
 from kit.events import at, event, table
+from kit.eventually import eventually
 from kit.model import Event, Model
 from kit.staging import Catalog, batch_of, stage
 from lily.domain.assets import Lane

@@ -63,6 +63,7 @@ SOUND = [
     sound("unicode beyond the basic plane", {"asset_owner": "𝄞 й"}),
     sound("an id that is no UUID", ce_id=b"order-17"),
     sound("the same foreign id from another source", ce_id=b"order-17", ce_source=b"elsewhere"),
+    sound("an id that is a UUID and a line feed", ce_id=_UUID + b"\n"),
     sound("no time at all", ce_time=None),
     sound("a time that is none in the envelope", ce_time=b"yesterday"),
     sound("updated_at stands in for event_time", {"updated_at": "2026-01-01T00:00:07Z"}),
@@ -132,7 +133,6 @@ POISON = [
     poison("an actor with a NUL", "bad_header", ce_actor=b"a\0b"),
     poison("an id that is no UTF-8", "bad_header", ce_id=b"\xff"),
     STRANGE_HEADERS,
-    poison("an id with a line feed", "no_id", ce_id=_UUID + b"\n"),
 ]
 RECORDS = [record for pair in zip(SOUND, POISON, strict=False) for record in pair]
 RECORDS += SOUND[len(POISON) :] + POISON[len(SOUND) :]
@@ -266,7 +266,9 @@ def test_a_field_that_is_null_is_mentioned_and_one_left_out_is_not(decoded: Deco
 def test_the_event_s_time_is_event_time_else_updated_at_else_arrival(decoded: Decoded) -> None:
     arrival = microseconds(2026, 1, 2)
     assert decoded.rows["every field"]["event_time"] == microseconds(2026, 1, 1)
-    assert decoded.rows["updated_at stands in for event_time"]["event_time"] == microseconds(2026, 1, 1, 0, 0, 7)
+    assert decoded.rows["updated_at stands in for event_time"]["event_time"] == microseconds(
+        2026, 1, 1, 0, 0, 7
+    )
     assert decoded.rows["a plain table"]["event_time"] == arrival
     assert decoded.rows["no time at all"]["event_time"] == arrival
 

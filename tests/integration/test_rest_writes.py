@@ -165,6 +165,12 @@ def test_a_write_that_is_not_visible_in_time_is_told_to_be_safe(api: Gateway) ->
     assert event_ids(api) == [response.headers["lily-event-id"]]
 
 
+def test_a_caller_may_wait_a_while_and_then_go_on(api: Gateway) -> None:
+    response = api.call("POST", ASSETS, json=ORDERS, headers={"prefer": "respond-async, wait=1"})
+    assert response.status_code == 202
+    assert event_ids(api) == [response.headers["lily-event-id"]]
+
+
 def test_what_does_not_exist_cannot_be_changed(api: Gateway) -> None:
     for method, body in (("PUT", ORDERS), ("PATCH", ORDERS), ("DELETE", None)):
         problem(api.call(method, f"{ASSETS}/orders", json=body), 404, "not_found")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -108,7 +109,11 @@ def _migrate(installation: Installation) -> None:
 
 
 def _lily_parts(installation: Installation, port: int) -> list[Part]:
-    environment = {GATEWAY_PORT: str(port)}
+    # Both processes write their metrics here, so that the gateway's /metrics tells of both.
+    environment = {
+        GATEWAY_PORT: str(port),
+        "PROMETHEUS_MULTIPROC_DIR": os.fspath(_fresh(installation.metrics)),
+    }
     spark = {} if is_external("LILY_SPARK_MASTER") else {"SPARK_LOCAL_IP": LOOPBACK}
     warmth = _Warmth(port)
     streams = Part(
@@ -128,6 +133,13 @@ def _lily_parts(installation: Installation, port: int) -> list[Part]:
     return [streams, gateway]
 
 
+def _fresh(folder: Path) -> Path:
+    """An empty folder: the metrics of processes that are gone would be counted again."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
 class _Warmth:
     """Whether the pipeline is warm, by its own word: the heartbeat of an earlier life does not count."""
 
@@ -140,8 +152,9 @@ class _Warmth:
 
     def is_felt(self) -> bool:
         report = health(self._port) or {}
-        age = report.get("components", {}).get("streams", {}).get("heartbeat_age_seconds", 0.0)
-        return report.get("status") == "healthy" and age < time.monotonic() - self._started_at
+        streams = report.get("components", {}).get("streams", {})
+        age = streams.get("heartbeat_age_seconds", 0.0)
+        return bool(streams.get("status") == "healthy" and age < time.monotonic() - self._started_at)
 
 
 def _module(app: str, installation: Installation) -> list[str]:

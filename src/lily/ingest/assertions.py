@@ -99,7 +99,8 @@ def replacing(fields: Fields) -> Fields:
 
 def make_records(batch_id: UUID, drafts: Sequence[Draft], arrival: Arrival) -> dict[Topic, list[Record]]:
     """The drafts with their ids, by topic and in order."""
-    templates = {event_type: _template(event_type, arrival) for event_type in EventType}
+    types = {draft.event_type for draft in drafts}
+    templates = {event_type: _template(event_type, arrival) for event_type in types}
     by_lane: dict[Lane, list[Record]] = {lane: [] for lane in Lane}
     for event_id, (asset_id, lane, event_type, data) in zip(member_texts(batch_id), drafts, strict=True):
         by_lane[lane].append(templates[event_type].record(event_id, asset_id, data))

@@ -27,6 +27,8 @@ class LogEnds:
         try:
             ends = self._ask(seconds)
         except KafkaException as error:
+            # A broker that came back under another epoch is never believed by an old client.
+            self._client = None
             raise Unavailable(f"Kafka does not answer: {error.args[0].str()}", part="kafka") from error
         return {
             lane: {str(place.partition): offset for place, offset in ends.items() if place.topic == topic}

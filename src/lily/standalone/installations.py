@@ -62,6 +62,10 @@ class Installation:
         return self.data_dir / "kafka"
 
     @property
+    def metrics(self) -> Path:
+        return self.run / "metrics"
+
+    @property
     def state_file(self) -> Path:
         return self.run / "supervisor.json"
 

@@ -12,6 +12,7 @@ from kit.staging import STAGED
 from lily.pipeline.summaries import SCHEMA, summarise
 
 TRACED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+NOON = at(0)
 UNTRACED = TRACED.removesuffix("01") + "00"
 
 
@@ -19,8 +20,13 @@ def staged(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=STAGED)
 
 
-def row(partition: int, offset: int, received: datetime = at(0), **values: Any) -> dict[str, Any]:
-    return {"partition": partition, "offset": offset, "received_at": received, "event_time": received} | values
+def row(partition: int, offset: int, received: datetime = NOON, **values: Any) -> dict[str, Any]:
+    return {
+        "partition": partition,
+        "offset": offset,
+        "received_at": received,
+        "event_time": received,
+    } | values
 
 
 def by_partition(table: pa.Table) -> dict[int, dict[str, Any]]:
