@@ -115,6 +115,6 @@ def _lily(*arguments: str) -> None:
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
-    """Unwind, so that the installation is stopped; the signal may come twice, to the process and its group."""
+    """Unwind, so that the installation is stopped; the signal may come to process and group."""
     signal.signal(number, signal.SIG_IGN)
     sys.exit(128 + number)

@@ -22,7 +22,24 @@ _POOLS = {STRUCTURAL_POOL: (16, 2), LEAF_POOL: (4, 0), HISTORY_POOL: (1, 0)}
 
 #: Optimiser rules that find nothing in a chain of projections. Spark plans every micro-batch anew, and trying
 #: them took half of that time.
-_IDLE_RULES = ["CollapseProject", "RemoveRedundantAliases", "SimplifyConditionals", "FoldablePropagation", "OptimizeOneRowRelationSubquery", "OptimizeCsvJsonExprs", "MergeScalarSubqueries", "UnwrapCastInBinaryComparison", "EliminateAggregateFilter", "ReplaceNullWithFalseInPredicate", "ReorderAssociativeOperator", "RewriteCorrelatedScalarSubquery", "OptimizeWindowFunctions", "OptimizeIn", "CombineConcats", "PushFoldableIntoBranches", "LikeSimplification", "SimplifyCaseConversionExpressions", "SimplifyBinaryComparison", "InferFiltersFromConstraints", "PushDownPredicates", "ColumnPruning", "SimplifyCasts", "SimplifyDateTimeConversions", "RewriteLateralSubquery", "ConvertToLocalRelation", "PropagateEmptyRelation", "TransposeWindow", "PruneFilters", "LimitPushDown", "PushProjectionThroughUnion", "EliminateSorts", "EliminateDistinct", "CombineFilters", "CombineUnions", "RemoveRepetitionFromGroupExpressions", "RemoveLiteralFromGroupExpressions", "OptimizeUpdateFields", "NullDownPropagation", "OptimizeRepartition", "EliminateMapObjects", "EliminateSerialization", "RemoveDispensableExpressions", "BooleanSimplification"]
+_IDLE_RULES = [
+    "CollapseProject",
+    "RemoveRedundantAliases",
+    "SimplifyConditionals",
+    "FoldablePropagation",
+    "ColumnPruning",
+    "OptimizeOneRowRelationSubquery",
+    "OptimizeCsvJsonExprs",
+    "MergeScalarSubqueries",
+    "UnwrapCastInBinaryComparison",
+    "EliminateAggregateFilter",
+    "ReplaceNullWithFalseInPredicate",
+    "ReorderAssociativeOperator",
+    "OptimizeWindowFunctions",
+    "OptimizeIn",
+    "CombineConcats",
+    "BooleanSimplification",
+]
 
 # Why, for the settings that are not plain:
 # - Hadoop's local file system forks `chmod` for every checkpoint file; the bare one does not. Measured at
