@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -90,6 +91,7 @@ def start_session(settings: Settings) -> SparkSession:
         | {
             "spark.scheduler.allocation.file": f"file:{pools}",
             "spark.driver.memory": settings.spark.driver_memory,
+            "spark.pyspark.python": sys.executable,  # the workers' Python, too
             "spark.driver.extraClassPath": jars,
             "spark.executor.extraClassPath": jars,
         }
