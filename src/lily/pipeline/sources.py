@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pyspark.sql import DataFrame, SparkSession
 
 from lily.settings import KafkaSettings
@@ -23,15 +25,29 @@ def kafka_options(settings: KafkaSettings) -> dict[str, str]:
     return options
 
 
-def read_topics(session: SparkSession, settings: KafkaSettings, topics: str, most: int) -> DataFrame:
-    """The records of these topics from the first on, at most `most` per batch."""
+@dataclass(frozen=True)
+class Pace:
+    """How a query batches: at most so many records, and at least so long between two batches.
+
+    A batch costs about 100 ms of processor time however small it is. The pause bounds how many there are
+    under load; a record that comes after a quiet moment does not wait.
+    """
+
+    most: int
+    pause: str
+
+
+def read_topics(session: SparkSession, settings: KafkaSettings, topics: str, pace: Pace) -> DataFrame:
+    """The records of these topics from the first on."""
     return (
         session.readStream.format("kafka")
         .options(**kafka_options(settings))
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", most)
+        .option("maxOffsetsPerTrigger", pace.most)
+        .option("minOffsetsPerTrigger", pace.most)
+        .option("maxTriggerDelay", pace.pause)
         .option("failOnDataLoss", "true")
         .load()
     )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import LANE_TOPICS
-from lily.pipeline.jobs.history import INTERVAL, MOST_PER_BATCH
+from lily.pipeline.jobs.history import INTERVAL, PACE
 from lily.pipeline.session import HISTORY_POOL
 from lily.pipeline.sources import read_topics
 from lily.pipeline.transforms.envelopes import header
@@ -21,7 +21,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
     topics = ",".join(topic.under(settings.kafka.topic_prefix) for topic in LANE_TOPICS.values())
     return (
-        read_topics(session, settings.kafka, topics, MOST_PER_BATCH)
+        read_topics(session, settings.kafka, topics, PACE)
         .transform(as_received)
         .writeStream.queryName(NAME)
         .format("iceberg")

@@ -8,14 +8,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
 from lily.pipeline.session import HISTORY_POOL
-from lily.pipeline.sources import read_topics
+from lily.pipeline.sources import Pace, read_topics
 from lily.repositories.iceberg.catalog import HISTORY
 from lily.settings import Settings
 
 NAME = "history"
 #: An Iceberg commit takes 0.7 to 0.9 s however small it is, so history follows at its own pace.
 INTERVAL = "10 seconds"
-MOST_PER_BATCH = 200_000
+PACE = Pace(most=200_000, pause="1s")
 
 _CHANGE = """
     tenant_id STRING, asset_id STRING, version INT, event_id STRING, event_time TIMESTAMP,
@@ -28,7 +28,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
     topic = Topic.METADATA_CHANGES.under(settings.kafka.topic_prefix)
     return (
-        read_topics(session, settings.kafka, topic, MOST_PER_BATCH)
+        read_topics(session, settings.kafka, topic, PACE)
         .transform(read_changes)
         .writeStream.queryName(NAME)
         .format("iceberg")

@@ -13,13 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lily.log.topics import Topic
 from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, pauses, tell
 from lily.pipeline.session import LEAF_POOL
-from lily.pipeline.sources import read_topics
+from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.summaries import SPARK_SCHEMA, summarise
 from lily.repositories.postgres.applier import ConnectionLost, StagingEmptied, copy_to_leaf_staging
 from lily.settings import Settings
 
 NAME = "assets-leaf"
-MOST_PER_BATCH = 200_000
+PACE = Pace(most=200_000, pause="1s")
 
 _log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
     topic = Topic.LEAF_ASSETS.under(settings.kafka.topic_prefix)
     url = settings.database.url.get_secret_value()
     return (
-        read_topics(session, settings.kafka, topic, MOST_PER_BATCH)
+        read_topics(session, settings.kafka, topic, PACE)
         .transform(decode)
         .writeStream.queryName(NAME)
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")

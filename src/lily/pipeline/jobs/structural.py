@@ -10,20 +10,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lily.log.topics import Topic
 from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
 from lily.pipeline.session import STRUCTURAL_POOL
-from lily.pipeline.sources import read_topics
+from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.summaries import summarise
 from lily.settings import Settings
 
 NAME = "assets-structural"
-#: Bounds the driver's memory: a batch is one Arrow table there.
-MOST_PER_BATCH = 20_000
+#: The number bounds the driver's memory: a batch is one Arrow table there.
+PACE = Pace(most=20_000, pause="200ms")
 
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", STRUCTURAL_POOL)
     topic = Topic.STRUCTURAL_ASSETS.under(settings.kafka.topic_prefix)
     return (
-        read_topics(session, settings.kafka, topic, MOST_PER_BATCH)
+        read_topics(session, settings.kafka, topic, PACE)
         .transform(decode)
         .writeStream.queryName(NAME)
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
