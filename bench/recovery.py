@@ -85,17 +85,19 @@ def _summary(kills: list[Kill], outcome: Outcome) -> Figures:
     seconds = np.array([kill.seconds for kill in kills if kill.seconds is not None])
     recovery = percentiles(seconds)
     losses, duplicates = outcome.ledger.lost, outcome.joined.seen_again + outcome.ledger.applied_twice
+    not_recovered = sum(kill.caught_up is None for kill in kills)
+    failed = losses or duplicates or not_recovered
     return {
         "runs": len(kills),
         "events": outcome.receipts.events,
         "losses": losses,
         "duplicates": duplicates,
-        "not_recovered": sum(kill.caught_up is None for kill in kills),
+        "not_recovered": not_recovered,
         "recovery_p50_s": recovery["p50_s"],
         "recovery_max_s": recovery["max_s"],
         "p99_after_s": max((p99 for kill in kills if (p99 := _p99_after(kill, outcome))), default=None),
         # With no failure in n runs, 3/n bounds the chance of one from above at 95 % confidence.
-        "failure_rate_bound": round(3 / len(kills), 3) if not losses and not duplicates else None,
+        "failure_rate_bound": None if failed else round(min(1.0, 3 / len(kills)), 3),
         "failed_requests": outcome.sent.failed,
         "kills": [_described(kill, outcome) for kill in kills],
     }

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from bench.kit.events import column
 from lily.apps.migrate import migrate
 from lily.domain.event_ids import MAX_BATCH, new_batch_id
-from lily.log.envelope import Envelope, EventType
+from lily.log.envelope import Envelope, EventType, Headers
 from lily.log.producer import producer_config
 from lily.log.records import member_texts
 from lily.log.topics import Topic
@@ -64,17 +64,15 @@ def _append(producer: Producer, kafka: KafkaSettings, tenant: str, numbers: rang
     producer.poll(0)
 
 
-def _produce(
-    producer: Producer, topic: str, value: bytes, key: bytes, headers: list[tuple[str, bytes]]
-) -> None:
+def _produce(producer: Producer, topic: str, value: bytes, key: bytes, headers: Headers) -> None:
     while True:
         try:
-            return producer.produce(topic, value, key, headers=headers)  # type: ignore[arg-type] # invariant
+            return producer.produce(topic, value, key, headers=headers)
         except BufferError:
             producer.poll(0.05)
 
 
-def _headers(tenant: str) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+def _headers(tenant: str) -> tuple[Headers, Headers]:
     """The headers before and after the id, the same for all columns of a request."""
     envelope = Envelope(
         UUID(int=0), EventType.ASSET_ASSERTED, _SOURCE, tenant, "", datetime.now(UTC), b"", actor="scraper"

@@ -52,7 +52,7 @@ class Load:
         sending = Sending(
             platform.port, platform.token(tenant), schedule, ASSETS, _connections(schedule), seed
         )
-        reading = Reading(platform.database_url, 0.005 if schedule.rate <= 100 else 0.02)
+        reading = Reading(platform.database_url, 0.005 if schedule.rate <= 10 else 0.02)
         self._sender = process(
             target=send, args=(sending, self._go, self._stop_sending, self._accepted, self._to_sender)
         )

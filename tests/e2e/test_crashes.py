@@ -75,7 +75,7 @@ def seconds_until_back(platform: Platform) -> float:
     assets = [table(), table("column", asset_type="column")]
 
     def is_back() -> bool:
-        answer = probe.post({"assets": assets}, headers={"prefer": "wait=5"})
+        answer = probe.post({"assets": assets}, headers={"prefer": "wait=30"})
         health = platform.health()
         assert answer.status_code == 200, (answer.text, health)
         assert health["status"] == "healthy", health

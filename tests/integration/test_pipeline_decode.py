@@ -19,8 +19,10 @@ from kit.records import LogRecord, batch, poison, sound
 from kit.staging import STAGED, Catalog
 from lily.domain.assets import ALL_FIELDS, Field, Lane
 from lily.log.envelope import MAX_EVENT_BYTES
-from lily.pipeline.lanes import LaneQuery, decode, describe
+from lily.pipeline.lanes import LaneQuery, describe
+from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
+from lily.pipeline.transforms.records import parse_records
 from lily.repositories.postgres.applier import Applier, Batch
 
 _UUID = b"0190a000-0000-7000-8000-00000000abcd"
@@ -84,7 +86,7 @@ POISON = [
     poison("JSON cut short", "malformed", b'{"asset_id": "x", "asset_na'),
     poison("a JSON array", "malformed", b'[{"asset_id": "x"}]'),
     poison("a JSON string", "malformed", b'"x"'),
-    poison("an empty value", "malformed", b""),
+    poison("an empty value", "empty", b""),
     poison("text after the object", "malformed", b'{"asset_id": "x"} trailing'),
     poison("tags that are no list", "malformed", {"tags": "pii"}),
     poison("is_deleted that is no boolean", "malformed", {"is_deleted": "yes"}),
@@ -132,7 +134,7 @@ POISON = [
     poison("an endless asset id", "no_asset_id", {"asset_id": "x" * 513}),
     poison("no asset id at all", "no_asset_id", b'{"asset_name": "n"}', ce_subject=None),
     poison("an actor with a NUL", "bad_header", ce_actor=b"a\0b"),
-    poison("an id that is no UTF-8", "bad_header", ce_id=b"\xff"),
+    poison("an id that is no UTF-8", "no_id", ce_id=b"\xff"),
     STRANGE_HEADERS,
 ]
 RECORDS = [record for pair in zip(SOUND, POISON, strict=False) for record in pair]
@@ -166,7 +168,7 @@ class Decoded:
 def decoded(spark: SparkSession) -> Decoded:
     """All records decoded in one go, as they would be in one batch."""
     records = RECORDS + PURGES
-    table = batch(spark, records).transform(decode).toArrow().sort_by("offset")
+    table = stage(batch(spark, records).transform(parse_records).toArrow()).sort_by("offset")
     rows = with_times_as_numbers(table).to_pylist()
     return Decoded(table, {record.claim: row for record, row in zip(records, rows, strict=True)})
 

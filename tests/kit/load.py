@@ -19,7 +19,7 @@ from kit.platform import ASSETS, Platform
 from lily.domain.assets import Field
 from lily.domain.event_ids import members
 
-_ASSETS = 300
+_ASSETS = 1000
 _BATCH = 25
 _PAUSE_SECONDS = 0.04
 _RETRY_SECONDS = 0.2

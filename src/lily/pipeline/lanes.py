@@ -10,13 +10,10 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
-from pyspark.sql import DataFrame
 
 from lily.domain.assets import Lane
 from lily.domain.errors import MisconfiguredError
 from lily.pipeline.traces import trace_applied
-from lily.pipeline.transforms.assertions import judge, parse_payload, stage
-from lily.pipeline.transforms.envelopes import read_envelope
 from lily.repositories.postgres.applier import Applier, Batch, ConnectionLost, Phases
 from lily.telemetry import BATCH_SECONDS, EVENTS_APPLIED, EVENTS_DEAD, VISIBLE_SECONDS
 
@@ -31,11 +28,6 @@ class LaneQuery:
     lane: Lane
     applier: Applier
     after_commit: Callable[[], None]
-
-
-def decode(events: DataFrame) -> DataFrame:
-    """Kafka records to rows of the staging table."""
-    return events.transform(read_envelope).transform(parse_payload).transform(judge).transform(stage)
 
 
 def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:

@@ -17,8 +17,10 @@ from lily.domain.assets import Lane
 from lily.log.producer import client_config
 from lily.log.topics import LANE_TOPICS, Topic
 from lily.pipeline.jobs import leaf, structural
-from lily.pipeline.lanes import LaneQuery, decode, describe
+from lily.pipeline.lanes import LaneQuery, describe
+from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
+from lily.pipeline.transforms.records import parse_records
 from lily.repositories.iceberg.catalog import EVENTS
 from lily.repositories.postgres.applier import Applier
 from lily.repositories.postgres.queries import load
@@ -63,7 +65,7 @@ def _apply(query: LaneQuery, events: DataFrame) -> int:
     applied = 0
     for start in range(bounds[0], bounds[1] + 1, _CHUNK):
         chunk = events.where(F.col("offset").between(start, start + _CHUNK - 1)).dropDuplicates(["offset"])
-        staged = chunk.transform(decode).toArrow()
+        staged = stage(chunk.transform(parse_records).toArrow())
         if staged.num_rows:
             query.applier.apply_table(describe(query, start, summarise(staged)), staged)
             applied += staged.num_rows

@@ -9,8 +9,10 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lily.log.envelope import EventType
-from lily.pipeline.lanes import LaneQuery, decode, describe
+from lily.pipeline.lanes import LaneQuery, describe
+from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
+from lily.pipeline.transforms.records import parse_records
 
 _TENANT = "lily-warm-up"
 _SIZES = (1, 2000, 100, 4000, 10, 4000)
@@ -19,7 +21,7 @@ _SIZES = (1, 2000, 100, 4000, 10, 4000)
 def warm_up(session: SparkSession, query: LaneQuery) -> None:
     """Decode and apply batches of several sizes as the structural lane does; nothing of it stays."""
     for size in _SIZES:
-        staged = made_up_records(session, size).transform(decode).toArrow()
+        staged = stage(made_up_records(session, size).transform(parse_records).toArrow())
         batch = describe(query, 0, summarise(staged))
         query.applier.apply_table(batch, staged, keep=False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -10,7 +10,6 @@ from lily.log.topics import LANE_TOPICS
 from lily.pipeline.jobs.history import INTERVAL, PACE
 from lily.pipeline.session import HISTORY_POOL
 from lily.pipeline.sources import read_topics
-from lily.pipeline.transforms.envelopes import header
 from lily.repositories.iceberg.catalog import EVENTS
 from lily.settings import Settings
 
@@ -34,6 +33,10 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
 
 def as_received(events: DataFrame) -> DataFrame:
     """Kafka records in, rows of `lily.events` out: nothing is judged or left out."""
+
+    def header(name: str) -> Column:
+        return F.try_element_at(F.col("header"), F.lit(name)).cast("string")
+
     return events.withColumn("header", F.map_from_entries("headers")).select(
         "topic",
         "partition",

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, pauses, tell
+from lily.pipeline.lanes import LaneQuery, apply_once, describe, pauses, tell
 from lily.pipeline.session import LEAF_POOL
 from lily.pipeline.sources import Pace, read_topics
+from lily.pipeline.staging import stage_batch
 from lily.pipeline.summaries import SPARK_SCHEMA, summarise
+from lily.pipeline.transforms.records import parse_records
 from lily.repositories.postgres.applier import ConnectionLost, StagingEmptied, copy_to_leaf_staging
 from lily.settings import Settings
 
@@ -30,7 +32,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
     url = settings.database.url.get_secret_value()
     return (
         read_topics(session, settings.kafka, topic, PACE)
-        .transform(decode)
+        .transform(parse_records)
         .writeStream.queryName(NAME)
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(lambda batch, batch_id: apply_batch(query, url, batch, batch_id))
@@ -73,8 +75,9 @@ def copy_and_summarise(url: str, batches: Iterable[pa.RecordBatch]) -> Iterator[
 
     def passing() -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            summaries.append(summarise(pa.Table.from_batches([batch])))
-            yield batch
+            staged = stage_batch(batch)
+            summaries.append(summarise(pa.Table.from_batches([staged])))
+            yield staged
 
     copy_to_leaf_staging(url, passing())
     for summary in summaries:

@@ -8,10 +8,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.lanes import LaneQuery, apply_once, decode, describe, tell
+from lily.pipeline.lanes import LaneQuery, apply_once, describe, tell
 from lily.pipeline.session import STRUCTURAL_POOL
 from lily.pipeline.sources import Pace, read_topics
+from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
+from lily.pipeline.transforms.records import parse_records
 from lily.settings import Settings
 
 NAME = "assets-structural"
@@ -24,7 +26,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
     topic = Topic.STRUCTURAL_ASSETS.under(settings.kafka.topic_prefix)
     return (
         read_topics(session, settings.kafka, topic, PACE)
-        .transform(decode)
+        .transform(parse_records)
         .writeStream.queryName(NAME)
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(lambda batch, batch_id: apply_batch(query, batch, batch_id))
@@ -35,7 +37,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
 def apply_batch(query: LaneQuery, batch: DataFrame, batch_id: int) -> None:
     """Collect the batch as Arrow and apply it; a batch that Spark repeats after a crash changes nothing."""
     started = time.perf_counter()
-    staged = batch.toArrow()
+    staged = stage(batch.toArrow())
     collected = time.perf_counter() - started
     summary = summarise(staged)
     described = describe(query, batch_id, summary)

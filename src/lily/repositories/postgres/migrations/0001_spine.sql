@@ -77,7 +77,7 @@ CREATE TABLE dead_letters (
     detail      text        NOT NULL,
     key         bytea,
     payload     bytea       NOT NULL,
-    headers     jsonb       NOT NULL,
+    headers     json        NOT NULL,
     refused_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     replayed_at timestamptz,
     PRIMARY KEY (topic, "partition", "offset")

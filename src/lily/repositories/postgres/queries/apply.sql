@@ -37,7 +37,7 @@ INSERT INTO dead_letters (
     lane, topic, "partition", "offset", tenant_id, event_id, reason, detail, key, payload, headers)
 SELECT
     '{lane}', topic, "partition", "offset", coalesce(tenant_id, ''), coalesce(event_id, ''), reason, detail,
-    key, coalesce(payload, ''), coalesce(headers, '{{}}')::jsonb
+    key, coalesce(payload, ''), coalesce(headers, '[]')::json
 FROM {staging} WHERE reason IS NOT NULL
 ON CONFLICT DO NOTHING
 

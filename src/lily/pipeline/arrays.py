@@ -1,0 +1,110 @@
+"""Column functions over Arrow arrays that pyarrow does not have in one piece."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+INSTANT = pa.timestamp("us", "UTC")
+_UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
+
+
+def is_true(condition: pa.Array) -> pa.Array:
+    """NULL counts as false."""
+    return pc.fill_null(condition, False)
+
+
+def where(condition: pa.Array, values: pa.Array) -> pa.Array:
+    """The values for which the condition holds, else NULL."""
+    return pc.if_else(condition, values, pa.scalar(None, values.type))
+
+
+def matches(texts: pa.Array, pattern: str) -> pa.Array:
+    return is_true(pc.match_substring_regex(texts, pattern))
+
+
+def as_map(headers: pa.ListArray) -> pa.MapArray:
+    """Lists of (key, value) as maps, without copying."""
+    return pa.MapArray.from_arrays(headers.offsets, *headers.values.flatten())
+
+
+def lookup(maps: pa.Array, key: str) -> pa.Array:
+    """The last value of a key in an array of maps from text to bytes, as text; NULL when it is absent.
+
+    Bytes that are no UTF-8 become text with a NUL in it, which no rule lets through.
+    """
+    found = pc.map_lookup(maps, key, "last")
+    try:
+        return found.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([_text(value) for value in found.to_pylist()], pa.string())
+
+
+def instants(texts: pa.Array) -> pa.Array:
+    """ISO 8601 times; a time without a zone is UTC; NULL for what is none."""
+    try:
+        return texts.cast(INSTANT)
+    except pa.ArrowInvalid:
+        return pa.array([_instant(text) for text in texts.to_pylist()], INSTANT)
+
+
+def event_ids(given: pa.Array, sources: pa.Array) -> pa.Array:
+    """The ids as they are; a foreign one that is no UUID is turned into one, always the same."""
+    sound = matches(given, _UUID)
+    if pc.all(pc.or_(sound, pc.is_null(given)), min_count=0).as_py():
+        return pc.utf8_lower(given)
+    rows = zip(given.to_pylist(), sources.to_pylist(), sound.to_pylist(), strict=True)
+    return pa.array([_event_id(*row) for row in rows], pa.string())
+
+
+def bits(keys: pa.Array, values: Mapping[str, int]) -> pa.Array:
+    """For every list of names the sum of their bits; unknown names have none."""
+    known = pa.array(values.keys(), pa.string())
+    flat = pc.index_in(keys.flatten(), known)
+    mentions = (
+        pa.table({"row": pc.list_parent_indices(keys), "name": flat}).group_by(["row", "name"]).aggregate([])
+    )
+    weights = pc.take(pa.array(values.values(), pa.int32()), mentions["name"])
+    sums = pa.table({"row": mentions["row"], "bits": weights}).group_by("row").aggregate([("bits", "sum")])
+    places = pc.index_in(
+        pa.array(range(len(keys)), pa.int64()), sums["row"].cast(pa.int64()).combine_chunks()
+    )
+    return pc.fill_null(pc.take(sums["bits_sum"].combine_chunks(), places), 0).cast(pa.int16())
+
+
+def selected(
+    values: pa.Array, condition: pa.Array, make: Callable[[Any], Any], kind: pa.DataType
+) -> pa.Array:
+    """A value made in Python for the few rows for which the condition holds, else NULL."""
+    if not pc.any(condition, min_count=0).as_py():
+        return pa.nulls(len(values), kind)
+    rows = zip(values, condition.to_pylist(), strict=True)
+    return pa.array([make(value.as_py()) if wanted else None for value, wanted in rows], kind)
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode(errors="replace") + "\0"
+
+
+def _instant(text: str | None) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text) if text is not None else None
+        return at.replace(tzinfo=at.tzinfo or UTC).astimezone(UTC) if at else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _event_id(given: str | None, source: str | None, sound: bool) -> str | None:
+    if given is None or sound:
+        return given.lower() if given else None
+    return hashlib.md5(f"{source or ''}\x1f{given}".encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,292 @@
+"""Turns parsed records into staged rows, or into dead letters with the reason why they cannot be applied.
+
+Runs on Arrow columns: on the driver for the structural lane, on the executors for the leaf lane.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lily.domain.assets import ALL_FIELDS, Field, TagOrigin
+from lily.log.envelope import MAX_EVENT_BYTES, EventType
+from lily.pipeline.arrays import (
+    INSTANT,
+    as_map,
+    bits,
+    event_ids,
+    instants,
+    is_true,
+    lookup,
+    matches,
+    selected,
+    where,
+)
+from lily.pipeline.transforms.records import CORRUPT
+
+_TEXTS = pa.list_(pa.string())
+#: The staging table's columns (0001_spine.sql).
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("key", pa.binary()),
+        ("payload", pa.binary()),
+        ("headers", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("event_id", pa.string()),
+        ("tenant_id", pa.string()),
+        ("asset_id", pa.string()),
+        ("event_time", INSTANT),
+        ("received_at", INSTANT),
+        ("created_at", INSTANT),
+        ("actor", pa.string()),
+        ("traceparent", pa.string()),
+        ("expected_version", pa.int32()),
+        ("fields", pa.int16()),
+        ("asset_name", pa.string()),
+        ("asset_type", pa.string()),
+        ("asset_owner", pa.string()),
+        ("description", pa.string()),
+        ("data_source", pa.string()),
+        ("external_id", pa.string()),
+        ("business_terms", _TEXTS),
+        ("source_tags", _TEXTS),
+        ("user_tags", _TEXTS),
+        ("metadata", pa.string()),
+        ("is_deleted", pa.bool_()),
+    ]
+)
+
+_TYPES = [EventType.ASSET_ASSERTED.value, EventType.ASSET_PURGED.value]
+_TIMES = ("created_at", "event_time", "updated_at")
+_SAID = (
+    "asset_name",
+    "asset_type",
+    "asset_owner",
+    "description",
+    "data_source",
+    "external_id",
+    "business_terms",
+    "metadata",
+    "is_deleted",
+)
+_BITS = {name: int(Field[name.upper()]) for name in _SAID} | {"tags": int(Field.USER_TAGS)}
+_TENANT = r"^[A-Za-z0-9_.-]{1,63}$"
+_ASSET_ID = r"^[^[:cntrl:]]{1,512}$"
+_TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
+#: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.
+_NUL = r"(^|[^\\])(\\\\)*\\u0000"
+#: Half of a surrogate pair, or a number with hundreds of digits.
+_SUSPICIOUS = r"\\u[dD][89a-fA-F]|[0-9][eE][+]?[0-9]{3}|[0-9]{300}"
+_SHOWN = 200
+_ACTOR_MAX = 256
+
+#: What makes an event unfit, in the order it is looked at.
+REASONS = {
+    "empty": "the record has no value; send a JSON object",
+    "too_large": f"at most {MAX_EVENT_BYTES} bytes are applied",
+    "not_utf8": "the value is not UTF-8 text",
+    "unknown_type": f"the header ce_type must be one of {', '.join(_TYPES)}",
+    "no_id": "the header ce_id is missing, not UTF-8 text or has a NUL character",
+    "no_tenant": "the header ce_tenantid must be a tenant's name: 1 to 63 letters, digits, _ . -",
+    "bad_header": "a ce_ header is not UTF-8 text or has a NUL character",
+    "malformed": "the value must be a JSON object with the fields of an asset in their types",
+    "nul_character": "a text has a NUL character, which cannot be kept; leave it out",
+    "no_asset_id": "asset_id (or the header ce_subject) must have 1 to 512 characters, no control characters",
+    "bad_time": f"{', '.join(_TIMES)} must be ISO 8601 times",
+    "bad_metadata": "metadata must be a JSON object",
+    "bad_tag_origin": f"tag_origin must be one of {', '.join(TagOrigin)}",
+}
+
+
+@dataclass(frozen=True)
+class _Record:
+    """The columns of a batch of records, taken apart."""
+
+    value: pa.Array
+    is_unparsed: pa.Array
+    keys: pa.Array
+    said: dict[str, pa.Array]
+    times: dict[str, pa.Array]
+    event_type: pa.Array
+    given_id: pa.Array
+    source: pa.Array
+    tenant_id: pa.Array
+    asset_id: pa.Array
+    actor: pa.Array
+
+
+def stage(parsed: pa.Table) -> pa.Table:
+    """Parsed records (transforms/records.py) in, rows of the staging table out."""
+    return pa.Table.from_batches([stage_batch(batch) for batch in parsed.to_batches()], SCHEMA)
+
+
+def stage_batch(parsed: pa.RecordBatch) -> pa.RecordBatch:
+    """The same for one Arrow batch."""
+    record = _take_apart(parsed)
+    reason = _judge(record)
+    fit = pc.is_null(reason)
+    header = as_map(parsed["headers"])
+    received = pc.coalesce(instants(lookup(header, "ce_time")), parsed["timestamp"].cast(INSTANT))
+    columns = _dead_letter(parsed, reason) | _assertion(record, fit)
+    columns |= {
+        "received_at": received,
+        "event_time": pc.coalesce(
+            where(fit, record.times["event_time"]), where(fit, record.times["updated_at"]), received
+        ),
+        "traceparent": _traces(lookup(header, "traceparent")),
+        "tenant_id": where(_passed(reason, "no_tenant"), record.tenant_id),
+        "event_id": where(_passed(reason, "no_id"), event_ids(record.given_id, record.source)),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _traces(texts: pa.Array) -> pa.Array:
+    return where(matches(texts, _TRACEPARENT), texts)
+
+
+def _take_apart(parsed: pa.RecordBatch) -> _Record:
+    header = as_map(parsed["headers"])
+    said = {field.name: pc.struct_field(parsed["said"], field.name) for field in parsed["said"].type}
+    return _Record(
+        value=parsed["value"],
+        is_unparsed=pc.is_null(parsed["said"]),
+        keys=parsed["keys"],
+        said=said,
+        times={name: instants(said[name]) for name in _TIMES},
+        event_type=lookup(header, "ce_type"),
+        given_id=lookup(header, "ce_id"),
+        source=lookup(header, "ce_source"),
+        tenant_id=lookup(header, "ce_tenantid"),
+        asset_id=pc.coalesce(said["asset_id"], lookup(header, "ce_subject")),
+        actor=pc.fill_null(lookup(header, "ce_actor"), ""),
+    )
+
+
+def _judge(record: _Record) -> pa.Array:
+    """The first rule every event breaks, NULL for a fit one."""
+    unfit = _broken_envelope(record) | _broken_payload(record)
+    reason = pa.nulls(len(record.value), pa.string())
+    for name in REASONS:
+        reason = pc.if_else(pc.and_(pc.is_null(reason), unfit[name]), name, reason)
+    return reason
+
+
+def _broken_envelope(record: _Record) -> dict[str, pa.Array]:
+    return {
+        "empty": pc.invert(is_true(pc.greater(pc.binary_length(record.value), 0))),
+        "too_large": is_true(pc.greater(pc.binary_length(record.value), MAX_EVENT_BYTES)),
+        "not_utf8": record.is_unparsed,
+        "unknown_type": pc.invert(is_true(pc.is_in(record.event_type, pa.array(_TYPES)))),
+        "no_id": pc.invert(matches(record.given_id, r"^[^\x00]+$")),
+        "no_tenant": pc.invert(matches(record.tenant_id, _TENANT)),
+        "bad_header": pc.or_(matches(record.actor, r"\x00"), matches(record.source, r"\x00")),
+    }
+
+
+def _broken_payload(record: _Record) -> dict[str, pa.Array]:
+    said = record.said
+    is_object = pc.and_(pc.is_valid(record.keys), matches(record.value, r"\}\s*$"))
+    has_nul = is_true(pc.match_substring(record.value, "\\u0000"))
+    lost_times = [pc.and_(pc.is_valid(said[name]), pc.is_null(record.times[name])) for name in _TIMES]
+    return {
+        "malformed": pc.or_(pc.invert(is_object), pc.is_valid(said[CORRUPT])),
+        "nul_character": pc.and_(has_nul, matches(record.value, _NUL)),
+        "no_asset_id": pc.invert(matches(record.asset_id, _ASSET_ID)),
+        "bad_time": pc.or_(pc.or_(lost_times[0], lost_times[1]), lost_times[2]),
+        "bad_metadata": pc.or_(
+            _is_other(said["metadata"], matches(said["metadata"], r"(?s)^\{.*\}$")), _unstorable(record.value)
+        ),
+        "bad_tag_origin": _is_other(
+            said["tag_origin"], is_true(pc.is_in(said["tag_origin"], pa.array(list(TagOrigin))))
+        ),
+    }
+
+
+def _unstorable(values: pa.Array) -> pa.Array:
+    """A look for the signs of it first: hardly any payload has them."""
+    return is_true(selected(values, matches(values, _SUSPICIOUS), _has_unstorable_metadata, pa.bool_()))
+
+
+def _is_other(values: pa.Array, allowed: pa.Array) -> pa.Array:
+    """Whether there is a value and it is none of those allowed."""
+    return pc.and_(pc.is_valid(values), pc.invert(allowed))
+
+
+def _passed(reason: pa.Array, rule: str) -> pa.Array:
+    """Whether an event kept this rule and all before it."""
+    names = list(REASONS)
+    return pc.invert(is_true(pc.is_in(reason, pa.array(names[: names.index(rule) + 1]))))
+
+
+def _dead_letter(parsed: pa.RecordBatch, reason: pa.Array) -> dict[str, pa.Array]:
+    """Where each record was; for a refused one also the record as it came, and why."""
+    refused = pc.is_valid(reason)
+    names = pc.index_in(reason, pa.array(list(REASONS)))
+    words = pc.take(pa.array(list(REASONS.values())), names)
+    shown = selected(parsed["value"], refused, _beginning, pa.string())
+    return {
+        "topic": parsed["topic"],
+        "partition": parsed["partition"],
+        "offset": parsed["offset"],
+        "key": where(refused, parsed["key"]),
+        "payload": where(refused, parsed["value"]),
+        "headers": selected(parsed["headers"], refused, _as_json, pa.string()),
+        "reason": reason,
+        "detail": pc.binary_join_element_wise(words, shown, "; got "),
+    }
+
+
+def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
+    """What a fit event says; a purge speaks about every field and says NULL."""
+    is_purge = is_true(pc.equal(record.event_type, EventType.ASSET_PURGED.value))
+    speaks = pc.and_(fit, pc.invert(is_purge))
+    from_source = is_true(pc.equal(record.said["tag_origin"], TagOrigin.SOURCE.value))
+    tags = where(speaks, record.said["tags"])
+    mentioned = _mentioned(record.keys, from_source)
+    return {name: where(speaks, record.said[name]) for name in _SAID} | {
+        "asset_id": where(fit, record.asset_id),
+        "created_at": where(fit, record.times["created_at"]),
+        "actor": where(fit, pc.utf8_slice_codeunits(record.actor, 0, _ACTOR_MAX)),
+        "expected_version": where(fit, record.said["expected_version"]),
+        "fields": pc.if_else(is_purge, pa.scalar(int(ALL_FIELDS), pa.int16()), mentioned),
+        "source_tags": where(from_source, tags),
+        "user_tags": where(pc.invert(from_source), tags),
+    }
+
+
+def _mentioned(keys: pa.Array, from_source: pa.Array) -> pa.Array:
+    """The fields a payload speaks about, as bits; a field that is null is spoken about, too."""
+    mentioned = bits(keys, _BITS)
+    user, source = int(Field.USER_TAGS), int(Field.SOURCE_TAGS)
+    has_tags = pc.not_equal(pc.bit_wise_and(mentioned, pa.scalar(user, pa.int16())), 0)
+    moved = pc.bit_wise_xor(mentioned, pa.scalar(user | source, pa.int16()))
+    return pc.if_else(pc.and_(from_source, has_tags), moved, mentioned)
+
+
+def _beginning(value: bytes | None) -> str:
+    """The beginning of a payload, as far as it can be shown."""
+    return (value or b"")[:_SHOWN].decode(errors="replace").replace("\0", "") or "nothing"
+
+
+def _as_json(headers: list[dict[str, Any]] | None) -> str:
+    """Headers for the dead letter, in their order: names, and values in base 64."""
+    kept = [{"key": h["key"], "value": b64encode(h["value"] or b"").decode()} for h in headers or []]
+    return json.dumps(kept)
+
+
+def _has_unstorable_metadata(value: bytes) -> bool:
+    """Whether metadata holds what PostgreSQL cannot keep: half a character, or too large a number."""
+    try:
+        json.dumps(json.loads(value).get("metadata"), allow_nan=False, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return True
+    return False
