@@ -14,7 +14,7 @@ from kit.staging import Catalog, batch_of, stage
 from lily.domain.assets import Lane
 from lily.domain.errors import LilyError, MisconfiguredError
 from lily.pipeline.lanes import LaneQuery, apply_once
-from lily.repositories.postgres.applier import Applier, Batch, Phases, copy_to_leaf_staging
+from lily.repositories.postgres.applier import Applier, Batch, Phases, Position, copy_to_leaf_staging
 
 
 class Race:
@@ -120,16 +120,21 @@ def test_a_batch_waits_for_a_database_that_restarts(catalog: Catalog) -> None:
     assert catalog.row("orders")["clock_time"] == at(0)
 
 
-def test_a_failed_batch_leaves_nothing_and_the_next_one_is_applied(catalog: Catalog) -> None:
-    broken = stage([table("a"), table("b")])
-    broken = broken.set_column(
-        broken.schema.get_field_index("event_id"), "event_id", [["no uuid", "none either"]]
-    )
-    with pytest.raises(Exception, match="uuid"):
-        catalog.applier.apply_table(batch_of(2, 1), broken)
-    assert catalog.rows() == {}
-    catalog.apply(table())
-    assert set(catalog.rows()) == {"orders"}
+def test_an_event_the_database_cannot_take_is_buried_and_the_rest_of_its_batch_applied(
+    catalog: Catalog,
+) -> None:
+    events = [table("a"), table("b"), table("c"), event("a", minute=1, asset_owner="ada")]
+    staged = stage(events)
+    ids = [str(each.event_id) for each in events]
+    ids[1] = "no uuid"
+    staged = staged.set_column(staged.schema.get_field_index("event_id"), "event_id", [ids])
+    catalog.applier.apply_table(batch_of(4, 1), staged)
+    assert set(catalog.rows()) == {"a", "c"}
+    assert catalog.row("a")["asset_owner"] == "ada"
+    assert catalog.fetch('SELECT "offset", event_id FROM dead_letters') == [
+        {"offset": 1, "event_id": "no uuid"}
+    ]
+    assert catalog.applier.position("assets-structural") == Position(1, {"0": 4})
 
 
 def test_what_the_executors_staged_is_applied_at_once(catalog: Catalog) -> None:

@@ -17,7 +17,7 @@ from lily.repositories.postgres.applier import Applier, Batch
 TENANT = "acme"
 _TIME = pa.timestamp("us", "UTC")
 _TEXTS = pa.list_(pa.field("element", pa.string()))
-#: What `lily.pipeline.lanes.decode` makes of a batch; test_pipeline_decode.py holds it to that.
+#: What `lily.pipeline.staging.stage` makes of a batch; test_pipeline_decode.py holds it to that.
 STAGED = pa.schema(
     [
         ("topic", pa.string()),

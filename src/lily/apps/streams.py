@@ -70,15 +70,18 @@ def _watch(
     while True:
         for name in [name for name, query in queries.items() if not query.isActive]:
             _log.error("query_failed", query=name, error=str(queries[name].exception()))
-            failures = [at for at in failures if at > time.monotonic() - _FORGIVEN_SECONDS] + [
-                time.monotonic()
-            ]
+            failures = [*(at for at in failures if at > _forgiven_before()), time.monotonic()]
             if len(failures) > _MOST_FAILURES:
                 _beat(settings, "failed", queries)
                 sys.exit(1)
             queries[name] = starters[name]()
-        _beat(settings, "healthy", queries)
+        failed_lately = any(at > _forgiven_before() for at in failures)
+        _beat(settings, "degraded" if failed_lately else "healthy", queries)
         time.sleep(_BEAT_SECONDS)
+
+
+def _forgiven_before() -> float:
+    return time.monotonic() - _FORGIVEN_SECONDS
 
 
 def _beat(settings: Settings, status: str, queries: dict[str, StreamingQuery]) -> None:

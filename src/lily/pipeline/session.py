@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -83,6 +84,8 @@ def start_session(settings: Settings) -> SparkSession:
     pools.parent.mkdir(parents=True, exist_ok=True)
     entries = "".join(_POOL.format(name, *shares) for name, shares in _POOLS.items())
     pools.write_text(f"<allocations>\n{entries}</allocations>\n", encoding="utf-8")
+    # The workers' Python is this one: PySpark looks here and nowhere else.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = settings.spark.jars.replace(",", ":")
     builder = SparkSession.builder.appName("lily").master(settings.spark.master)
     config = (
@@ -91,7 +94,6 @@ def start_session(settings: Settings) -> SparkSession:
         | {
             "spark.scheduler.allocation.file": f"file:{pools}",
             "spark.driver.memory": settings.spark.driver_memory,
-            "spark.pyspark.python": sys.executable,  # the workers' Python, too
             "spark.driver.extraClassPath": jars,
             "spark.executor.extraClassPath": jars,
         }
