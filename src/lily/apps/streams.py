@@ -49,7 +49,8 @@ def run(settings: Settings) -> None:
     session = start_session(settings)
     for statement in CREATE_TABLES:
         session.sql(statement)
-    warm_up(session, lanes[structural.NAME])
+    url = settings.database.url.get_secret_value()
+    warm_up(session, lanes[structural.NAME], lanes[leaf.NAME], url)
     starters: dict[str, Callable[[], StreamingQuery]] = {
         structural.NAME: lambda: structural.start(session, settings, lanes[structural.NAME]),
         leaf.NAME: lambda: leaf.start(session, settings, lanes[leaf.NAME]),

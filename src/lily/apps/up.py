@@ -140,6 +140,10 @@ def _fresh(folder: Path) -> Path:
     return folder
 
 
+#: A health report may be this old, and the heartbeat in it that much older.
+_REPORT_SECONDS = 2.0
+
+
 class _Warmth:
     """Whether the pipeline is warm, by its own word: the heartbeat of an earlier life does not count."""
 
@@ -154,7 +158,8 @@ class _Warmth:
         report = health(self._port) or {}
         streams = report.get("components", {}).get("streams", {})
         age = streams.get("heartbeat_age_seconds", 0.0)
-        return bool(streams.get("status") == "healthy" and age < time.monotonic() - self._started_at)
+        alive = time.monotonic() - self._started_at
+        return bool(streams.get("status") == "healthy" and age + _REPORT_SECONDS < alive)
 
 
 def _module(app: str, installation: Installation) -> list[str]:

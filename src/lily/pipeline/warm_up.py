@@ -5,25 +5,42 @@ Without it the first batches take 4 to 10 s until the JVM has compiled what they
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lily.log.envelope import EventType
+from lily.pipeline.jobs.leaf import copy_batch
 from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
 from lily.pipeline.transforms.records import parse_records
 
 _TENANT = "lily-warm-up"
-_SIZES = (1, 2000, 100, 4000, 10, 4000)
+_SIZES = (1, 2000, 1, 4000)
+_LEAVES = 10
 
 
-def warm_up(session: SparkSession, query: LaneQuery) -> None:
-    """Decode and apply batches of several sizes as the structural lane does; nothing of it stays."""
+def warm_up(session: SparkSession, structural: LaneQuery, leaf: LaneQuery, url: str) -> None:
+    """Both lanes at once: one is busy on the driver while the other starts its Python workers."""
+    with ThreadPoolExecutor() as lanes:
+        for warm in (lanes.submit(_warm_leaf, session, leaf, url), lanes.submit(_warm, session, structural)):
+            warm.result()
+
+
+def _warm(session: SparkSession, query: LaneQuery) -> None:
+    """Parse, judge and apply batches of several sizes as the structural lane does; nothing of it stays."""
     for size in _SIZES:
         staged = stage(made_up_records(session, size).transform(parse_records).toArrow())
         batch = describe(query, 0, summarise(staged))
         query.applier.apply_table(batch, staged, keep=False)
+
+
+def _warm_leaf(session: SparkSession, query: LaneQuery, url: str) -> None:
+    """Copy a batch to the staging table as the leaf lane does, and empty it again."""
+    copy_batch(made_up_records(session, _LEAVES).transform(parse_records), url)
+    query.applier.clear_staging()
 
 
 def made_up_records(session: SparkSession, size: int) -> DataFrame:

@@ -55,10 +55,7 @@ def _copy_and_apply(query: LaneQuery, url: str, batch: DataFrame, batch_id: int)
     query.applier.clear_staging()
     started = time.perf_counter()
 
-    def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return copy_and_summarise(url, batches)
-
-    summary = batch.mapInArrow(copy, SPARK_SCHEMA).toArrow()
+    summary = copy_batch(batch, url)
     collected = time.perf_counter() - started
     described = describe(query, batch_id, summary)
     if not described.events:
@@ -67,6 +64,15 @@ def _copy_and_apply(query: LaneQuery, url: str, batch: DataFrame, batch_id: int)
     if phases is not None:
         phases.collect = collected
         tell(query, described, phases, summary)
+
+
+def copy_batch(batch: DataFrame, url: str) -> pa.Table:
+    """Have the executors copy a batch; returns its summary."""
+
+    def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return copy_and_summarise(url, batches)
+
+    return batch.mapInArrow(copy, SPARK_SCHEMA).toArrow()
 
 
 def copy_and_summarise(url: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -106,6 +106,8 @@ class Applier:
         try:
             return self._in_transaction(batch, copy, keep)
         except adbc.DataError as error:
+            if not keep:
+                raise
             return self._apply_halves(batch, staged, str(error))
 
     def _apply_halves(self, batch: Batch, staged: pa.Table, error: str) -> Phases:
