@@ -6,11 +6,13 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
 import structlog
 from psycopg.types.json import Jsonb
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.domain.assets import Lane
@@ -47,10 +49,11 @@ def run(settings: Settings) -> None:
         check_checkpoint(Path(settings.spark.checkpoints) / name, name, query.applier.position(name))
     _beat(settings, "starting", {})
     session = start_session(settings)
-    for statement in CREATE_TABLES:
-        session.sql(statement)
-    url = settings.database.url.get_secret_value()
-    warm_up(session, lanes[structural.NAME], lanes[leaf.NAME], url)
+    with ThreadPoolExecutor() as beside:
+        lake = beside.submit(_create_tables, session)
+        url = settings.database.url.get_secret_value()
+        warm_up(session, lanes[structural.NAME], lanes[leaf.NAME], url)
+        lake.result()
     starters: dict[str, Callable[[], StreamingQuery]] = {
         structural.NAME: lambda: structural.start(session, settings, lanes[structural.NAME]),
         leaf.NAME: lambda: leaf.start(session, settings, lanes[leaf.NAME]),
@@ -61,6 +64,11 @@ def run(settings: Settings) -> None:
     for relay in relays.values():
         relay.start()
     _watch(settings, starters, queries)
+
+
+def _create_tables(session: SparkSession) -> None:
+    for statement in CREATE_TABLES:
+        session.sql(statement)
 
 
 def _watch(
