@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lily.domain.assets import Lane
+from lily.log.partitions import partitions_of
 from lily.log.producer import client_config
 from lily.log.topics import LANE_TOPICS, Topic
 from lily.pipeline.jobs import leaf, structural
@@ -76,8 +77,7 @@ def first_offsets(settings: KafkaSettings, topic: Topic) -> dict[int, int]:
     """The first offset each partition still holds."""
     consumer = Consumer(client_config(settings) | {"group.id": "lily-replay", "enable.auto.commit": False})
     try:
-        name = topic.under(settings.topic_prefix)
-        partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
+        ((name, partitions),) = partitions_of(settings, [topic]).items()
         return {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=30)[0] for p in partitions}
     finally:
         consumer.close()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
+from lily.log.partitions import partitions_of
+from lily.log.topics import Topic
 from lily.settings import KafkaSettings
 
 _LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="{}" password="{}";'
@@ -37,12 +41,18 @@ class Pace:
     pause: str
 
 
-def read_topics(session: SparkSession, settings: KafkaSettings, topics: str, pace: Pace) -> DataFrame:
-    """The records of these topics from the first on."""
+def read_topics(
+    session: SparkSession, settings: KafkaSettings, topics: Iterable[Topic], pace: Pace
+) -> DataFrame:
+    """The records of these topics from the first on.
+
+    Partitions are assigned, not subscribed to: a subscription asks the broker for them with every look at
+    the log's end, and they never change (that would break the order of an asset's events).
+    """
     return (
         session.readStream.format("kafka")
         .options(**kafka_options(settings))
-        .option("subscribe", topics)
+        .option("assign", json.dumps(partitions_of(settings, topics)))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", pace.most)

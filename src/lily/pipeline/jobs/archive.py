@@ -18,9 +18,8 @@ NAME = "archive"
 
 def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
-    topics = ",".join(topic.under(settings.kafka.topic_prefix) for topic in LANE_TOPICS.values())
     return (
-        read_topics(session, settings.kafka, topics, PACE)
+        read_topics(session, settings.kafka, LANE_TOPICS.values(), PACE)
         .transform(as_received)
         .writeStream.queryName(NAME)
         .format("iceberg")

@@ -26,9 +26,8 @@ _CHANGE = """
 
 def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
-    topic = Topic.METADATA_CHANGES.under(settings.kafka.topic_prefix)
     return (
-        read_topics(session, settings.kafka, topic, PACE)
+        read_topics(session, settings.kafka, [Topic.METADATA_CHANGES], PACE)
         .transform(read_changes)
         .writeStream.queryName(NAME)
         .format("iceberg")

@@ -28,10 +28,9 @@ _log = structlog.get_logger(__name__)
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", LEAF_POOL)
-    topic = Topic.LEAF_ASSETS.under(settings.kafka.topic_prefix)
     url = settings.database.url.get_secret_value()
     return (
-        read_topics(session, settings.kafka, topic, PACE)
+        read_topics(session, settings.kafka, [Topic.LEAF_ASSETS], PACE)
         .transform(parse_records)
         .writeStream.queryName(NAME)
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")

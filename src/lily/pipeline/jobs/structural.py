@@ -23,9 +23,8 @@ PACE = Pace(most=20_000, pause="200ms")
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", STRUCTURAL_POOL)
-    topic = Topic.STRUCTURAL_ASSETS.under(settings.kafka.topic_prefix)
     return (
-        read_topics(session, settings.kafka, topic, PACE)
+        read_topics(session, settings.kafka, [Topic.STRUCTURAL_ASSETS], PACE)
         .transform(parse_records)
         .writeStream.queryName(NAME)
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
