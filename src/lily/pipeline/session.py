@@ -47,8 +47,8 @@ _IDLE_RULES = [
 # - Hadoop's local file system forks `chmod` for every checkpoint file; the bare one does not. Measured at
 #   10,000 events/s: p99 0.41 s instead of 0.93 s. It sets no permissions, so the data directory is 0700.
 # - The generated decoder is larger than what the JVM compiles by default; interpreted it takes twice as long.
-# - With any other limit of bytes Spark measures the whole Arrow batch after every row it adds: 200,000 rows to
-#   the executors' Python took 55 s. The limit of records bounds the memory.
+# - With any other limit of bytes Spark measures the whole Arrow batch after every row it adds: 200,000 rows
+#   to the executors' Python took 55 s. The limit of records bounds the memory.
 # - A polling delay of 80 ms keeps an idle query cheap and adds at most that to an event.
 _CONFIG = {
     "spark.sql.session.timeZone": "UTC",

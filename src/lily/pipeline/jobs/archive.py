@@ -25,6 +25,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
         .format("iceberg")
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .option("fanout-enabled", "true")
+        .option("distribution-mode", "none")  # no shuffle: a batch lies in one day, seldom two
         .trigger(processingTime=INTERVAL)
         .toTable(EVENTS)
     )
