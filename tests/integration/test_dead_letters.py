@@ -10,10 +10,11 @@ import pyarrow as pa
 from confluent_kafka import Consumer, TopicPartition
 
 from kit.events import at
-from kit.staging import STAGED, Catalog, batch_of
+from kit.staging import Catalog, batch_of
 from lily.log.producer import client_config
 from lily.log.replays import append_again
 from lily.log.topics import Topic
+from lily.pipeline.staging import SCHEMA
 from lily.repositories.postgres.dead_letters import Record, Selection, list_dead_letters, pages_for_replay
 from lily.settings import KafkaSettings
 
@@ -40,7 +41,7 @@ def refused(offset: int, **values: Any) -> dict[str, Any]:
 
 
 def bury(catalog: Catalog, *rows: dict[str, Any], batch_id: int = 1) -> None:
-    staged = pa.Table.from_pylist(list(rows), schema=STAGED)
+    staged = pa.Table.from_pylist(list(rows), schema=SCHEMA)
     catalog.applier.apply_table(batch_of(len(rows), batch_id, dead=len(rows)), staged)
 
 

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from kit.databases import Databases
 from kit.records import LogRecord, batch, poison, sound
-from kit.staging import STAGED, Catalog
+from kit.staging import Catalog
 from lily.domain.assets import ALL_FIELDS, Field, Lane
 from lily.log.envelope import MAX_EVENT_BYTES
 from lily.pipeline.lanes import LaneQuery, describe
-from lily.pipeline.staging import stage
+from lily.pipeline.staging import SCHEMA, stage
 from lily.pipeline.summaries import summarise
 from lily.pipeline.transforms.records import parse_records
 from lily.repositories.postgres.applier import Applier, Batch
@@ -193,7 +193,7 @@ def fresh(databases: Databases) -> Iterator[Catalog]:
 
 
 def test_the_columns_are_those_the_merge_tests_use(decoded: Decoded) -> None:
-    assert decoded.table.schema.equals(STAGED)
+    assert decoded.table.schema.equals(SCHEMA)
 
 
 def test_no_two_records_have_the_same_claim() -> None:

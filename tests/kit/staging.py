@@ -12,51 +12,16 @@ from psycopg.rows import dict_row
 
 from kit.model import Change, Event, Row
 from lily.domain.assets import Field, Lane, Outcome
+from lily.pipeline.staging import SCHEMA
 from lily.repositories.postgres.applier import Applier, Batch
 
 TENANT = "acme"
-_TIME = pa.timestamp("us", "UTC")
-_TEXTS = pa.list_(pa.field("element", pa.string()))
-#: What `lily.pipeline.staging.stage` makes of a batch; test_pipeline_decode.py holds it to that.
-STAGED = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("payload", pa.binary()),
-        ("headers", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("event_id", pa.string()),
-        ("tenant_id", pa.string()),
-        ("asset_id", pa.string()),
-        ("event_time", _TIME),
-        ("received_at", _TIME),
-        ("created_at", _TIME),
-        ("actor", pa.string()),
-        ("traceparent", pa.string()),
-        ("expected_version", pa.int32()),
-        ("fields", pa.int16()),
-        ("asset_name", pa.string()),
-        ("asset_type", pa.string()),
-        ("asset_owner", pa.string()),
-        ("description", pa.string()),
-        ("data_source", pa.string()),
-        ("external_id", pa.string()),
-        ("business_terms", _TEXTS),
-        ("source_tags", _TEXTS),
-        ("user_tags", _TEXTS),
-        ("metadata", pa.string()),
-        ("is_deleted", pa.bool_()),
-    ]
-)
 
 
 def stage(events: Sequence[Event], tenant: str = TENANT) -> pa.Table:
     """The events as the decoded records of one partition, in this order."""
     rows = [_staged(event, offset, tenant) for offset, event in enumerate(events)]
-    return pa.Table.from_pylist(rows, schema=STAGED)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 def _staged(event: Event, offset: int, tenant: str) -> Row:

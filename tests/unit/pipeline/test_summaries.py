@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from kit.events import at
-from kit.staging import STAGED
+from lily.pipeline.staging import SCHEMA as STAGED
 from lily.pipeline.summaries import SCHEMA, summarise
 
 TRACED = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -53,7 +53,6 @@ def apply_batch(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> 
 def _copy_and_apply(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> None:
     query.applier.clear_staging()
     started = time.perf_counter()
-
     summary = copy_batch(batch, url)
     collected = time.perf_counter() - started
     described = describe(query, batch_id, summary)
