@@ -22,10 +22,14 @@ ROLES: dict[str, frozenset[Action]] = {
 
 def authorise(principal: Principal, action: Action) -> None:
     """Return when the principal may do this; raise `Forbidden` otherwise."""
-    if action in ROLES.get(principal.role, frozenset()):
+    if any(action in ROLES.get(role, frozenset()) for role in principal.roles):
         return
     able = sorted(role for role, actions in ROLES.items() if action in actions)
     raise Forbidden(
-        f"the role {principal.role!r} may not {action.value}; roles that may: {', '.join(able)}",
+        f"{_named(principal.roles)} may not {action.value}; roles that may: {', '.join(able)}",
         action=action.value,
     )
+
+
+def _named(roles: frozenset[str]) -> str:
+    return f"the role {', '.join(map(repr, sorted(roles)))}" if roles else "a caller without a role"

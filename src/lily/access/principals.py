@@ -11,4 +11,9 @@ class Principal:
 
     tenant_id: str
     subject: str
-    role: str
+    roles: frozenset[str]
+    groups: frozenset[str] = frozenset()
+    #: What the credential is good for at most; None does not narrow what the roles allow.
+    scopes: frozenset[str] | None = None
+    #: The id of the token or API key, by which it is revoked and audited.
+    credential_id: str = ""

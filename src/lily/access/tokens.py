@@ -43,7 +43,7 @@ def verify_token(secret: str, token: str) -> Principal:
     tenant, subject, role, expires = _verified(secret, token)
     if expires + _CLOCK_SKEW_SECONDS <= time.time():
         raise Unauthenticated("the token has expired; ask for a new one")
-    return Principal(tenant, subject, role)
+    return Principal(tenant, subject, frozenset({role}))
 
 
 # Checking a signature and parsing JSON takes 30 µs, so a token in use is remembered; its expiry is not.

@@ -20,7 +20,7 @@ ALLOWED = {
 @pytest.mark.parametrize("action", list(Action))
 @pytest.mark.parametrize("role", ALLOWED)
 def test_a_role_may_do_exactly_what_the_table_says(role: str, action: Action) -> None:
-    principal = Principal("acme", "ada", role)
+    principal = Principal("acme", "ada", frozenset({role}))
     if action in ALLOWED[role]:
         authorise(principal, action)
     else:
