@@ -116,7 +116,14 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir: Path) -> Settings:
-    from lily.settings import AuthSettings, DatabaseSettings, LakeSettings, Settings, SparkSettings
+    from lily.settings import (
+        AuditSettings,
+        AuthSettings,
+        DatabaseSettings,
+        LakeSettings,
+        Settings,
+        SparkSettings,
+    )
 
     return Settings(
         data_dir=data_dir,
@@ -130,4 +137,5 @@ def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir:
             driver_memory="600m",
         ),
         auth=AuthSettings(secret=services.environment["LILY_AUTH_SECRET"]),
+        audit=AuditSettings(key=services.environment["LILY_AUDIT_KEY"]),
     )

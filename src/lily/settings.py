@@ -70,6 +70,16 @@ class AuthSettings(_Slice):
     secret: SecretStr
 
 
+class AuditSettings(_Slice):
+    """`key` seals the ends of the audit's chains; keep it from whoever administers the database.
+
+    `proxies` lists the networks (`10.0.0.0/8,…`) whose `X-Forwarded-For` is believed.
+    """
+
+    key: SecretStr
+    proxies: str = ""
+
+
 class TelemetrySettings(_Slice):
     """`otlp_endpoint` is the one switch that exports traces; `trace_ratio` samples them."""
 
@@ -92,6 +102,7 @@ class Settings(BaseSettings):
     spark: SparkSettings
     gateway: GatewaySettings = GatewaySettings()
     auth: AuthSettings
+    audit: AuditSettings
     telemetry: TelemetrySettings = TelemetrySettings()
 
 

@@ -13,6 +13,8 @@ from fastapi import FastAPI
 from granian import Granian
 from granian.constants import Interfaces
 
+from lily.access.audit import AuditTrail
+from lily.access.origins import read_networks
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
 from lily.ingest.rest.bodies import body_schemas
@@ -46,6 +48,7 @@ def build_app(settings: Settings) -> FastAPI:
     assets, visibility, keys = PostgresAssets(database), Visibility(database), IdempotencyKeys(database)
     writer = Writer(Recorder(log, visibility, keys), assets, wait_seconds)
     after = AfterEvent(visibility, wait_seconds)
+    trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AssetWrites(writer, describe).router(),
@@ -59,13 +62,15 @@ def build_app(settings: Settings) -> FastAPI:
         async with AsyncExitStack() as stack:
             await database.open()
             stack.push_async_callback(database.close)
+            stack.enter_context(trail.running())
             log.start()
             stack.callback(log.close)
             await stack.enter_async_context(keys.running())
             await stack.enter_async_context(visibility.running())
             yield
 
-    return create_app(AppParts(secret, routers, body_schemas(), running))
+    proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
+    return create_app(AppParts(secret, trail, proxies, routers, body_schemas(), running))
 
 
 def worker_app() -> FastAPI:

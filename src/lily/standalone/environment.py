@@ -58,6 +58,7 @@ def preferred_port(kept: Mapping[str, str]) -> int:
 def _lily_values(installation: Installation, kept: Mapping[str, str]) -> dict[str, str]:
     return {
         "LILY_AUTH_SECRET": kept.get("LILY_AUTH_SECRET") or secrets.token_urlsafe(48),
+        "LILY_AUDIT_KEY": kept.get("LILY_AUDIT_KEY") or secrets.token_urlsafe(48),
         "LILY_LAKE_WAREHOUSE": str(installation.data_dir / "lake"),
         "LILY_SPARK_CHECKPOINTS": str(installation.data_dir / "checkpoints"),
         "LILY_SPARK_JARS": ",".join(str(jar) for jar in ensure("spark")),

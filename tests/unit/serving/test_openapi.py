@@ -15,7 +15,15 @@ from fastapi.routing import APIRoute
 from lily.access.calls import authenticate
 from lily.apps.gateway import build_app
 from lily.serving.rest.system import PUBLIC_PATHS
-from lily.settings import AuthSettings, DatabaseSettings, KafkaSettings, LakeSettings, Settings, SparkSettings
+from lily.settings import (
+    AuditSettings,
+    AuthSettings,
+    DatabaseSettings,
+    KafkaSettings,
+    LakeSettings,
+    Settings,
+    SparkSettings,
+)
 
 SNAPSHOT = Path(__file__).parents[3] / "contracts" / "openapi.json"
 REFRESH = "PYTHONPATH=src python tests/unit/serving/test_openapi.py"
@@ -29,6 +37,7 @@ def make_app() -> FastAPI:
         lake=LakeSettings(warehouse="/nowhere"),
         spark=SparkSettings(checkpoints="/nowhere"),
         auth=AuthSettings(secret="a secret of at least thirty-two bytes"),  # type: ignore[arg-type]
+        audit=AuditSettings(key="a key of this test"),  # type: ignore[arg-type]
     )
     return build_app(settings)
 

@@ -11,6 +11,8 @@ from fastapi import APIRouter, FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
+from lily.access.audit import AuditTrail
+from lily.access.origins import Network
 from lily.serving.rest.documents import Problem
 from lily.serving.rest.exchanges import Exchanges
 from lily.serving.rest.problems import MEDIA_TYPE, install
@@ -25,6 +27,8 @@ class AppParts:
     """What an application is made of; `running` opens and closes what its routes use."""
 
     token_secret: str
+    trail: AuditTrail
+    proxies: Sequence[Network]
     routers: Sequence[APIRouter]
     body_schemas: dict[str, Any]
     running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -41,6 +45,8 @@ def create_app(parts: AppParts) -> FastAPI:
         lifespan=parts.running,
     )
     app.state.token_secret = parts.token_secret
+    app.state.trail = parts.trail
+    app.state.proxies = parts.proxies
     # The routes themselves, not routers within a router: what is served can be listed in one loop.
     app.router.routes.extend(route for router in parts.routers for route in router.routes)
     install(app)
