@@ -47,7 +47,8 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 def databases(services: Services) -> Databases:
     from kit.databases import Databases
 
-    return Databases(services.environment["LILY_DATABASE_URL"])
+    environment = services.environment
+    return Databases(environment["LILY_DATABASE_URL"], environment["LILY_DATABASE_GATEWAY_PASSWORD"])
 
 
 @pytest.fixture
@@ -128,7 +129,11 @@ def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir:
     return Settings(
         data_dir=data_dir,
         kafka=kafka,
-        database=DatabaseSettings(url=database, pool_size=4),
+        database=DatabaseSettings(
+            url=database,
+            gateway_password=services.environment["LILY_DATABASE_GATEWAY_PASSWORD"],
+            pool_size=4,
+        ),
         lake=LakeSettings(warehouse=str(data_dir / "lake")),
         spark=SparkSettings(
             checkpoints=str(data_dir / "checkpoints"),

@@ -7,6 +7,7 @@ the parts it starts itself. Setting a part's URL in the environment replaces tha
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -33,10 +34,23 @@ class KafkaSettings(_Slice):
 
 
 class DatabaseSettings(_Slice):
-    """Where PostgreSQL is: `postgresql://user:password@host:port/database`."""
+    """Where PostgreSQL is: `postgresql://user:password@host:port/database`, for the owner of the tables.
+
+    The gateway connects there with a role of its own, which row-level security holds.
+    """
 
     url: SecretStr
+    gateway_role: str = "lily_gateway"
+    gateway_password: SecretStr
     pool_size: int = 8
+
+    @property
+    def gateway_url(self) -> str:
+        """The same database, for the gateway's role."""
+        url = urlsplit(self.url.get_secret_value())
+        place = url.netloc.rpartition("@")[2]
+        password = quote(self.gateway_password.get_secret_value(), safe="")
+        return urlunsplit(url._replace(netloc=f"{quote(self.gateway_role, safe='')}:{password}@{place}"))
 
 
 class LakeSettings(_Slice):

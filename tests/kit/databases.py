@@ -9,6 +9,7 @@ import psycopg
 from psycopg import sql
 
 from lily.repositories.postgres.migrations import migrate_database
+from lily.repositories.postgres.roles import GatewayRole
 
 _TEMPLATE = "lily_template"
 
@@ -16,10 +17,10 @@ _TEMPLATE = "lily_template"
 class Databases:
     """Makes and drops databases on the server of `url`."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, gateway_password: str) -> None:
         self._url = url
         self._execute("CREATE DATABASE {}", _TEMPLATE)
-        migrate_database(self.url_of(_TEMPLATE))
+        migrate_database(self.url_of(_TEMPLATE), GatewayRole(password=gateway_password))
 
     def create(self) -> str:
         """The URL of a fresh database at this version of the schema."""

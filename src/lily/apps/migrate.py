@@ -9,6 +9,7 @@ import structlog
 
 from lily.log.migrations import migrate_topics
 from lily.repositories.postgres.migrations import migrate_database
+from lily.repositories.postgres.roles import GatewayRole
 from lily.settings import Settings, load_settings
 from lily.telemetry import configure_logging
 
@@ -17,7 +18,9 @@ _log = structlog.get_logger(__name__)
 
 def migrate(settings: Settings) -> None:
     """Idempotent: the second run changes nothing."""
-    migrations = migrate_database(settings.database.url.get_secret_value())
+    database = settings.database
+    gateway = GatewayRole(database.gateway_role, database.gateway_password.get_secret_value())
+    migrations = migrate_database(database.url.get_secret_value(), gateway)
     topics = migrate_topics(settings.kafka)
     _log.info("migrated", migrations=migrations, topics=topics)
 

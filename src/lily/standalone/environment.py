@@ -16,6 +16,7 @@ from lily.standalone.ports import LOOPBACK, free_port, is_free
 
 KAFKA_URL = "LILY_KAFKA_BOOTSTRAP_SERVERS"
 DATABASE_URL = "LILY_DATABASE_URL"
+GATEWAY_PASSWORD = "LILY_DATABASE_GATEWAY_PASSWORD"
 GATEWAY_PORT = "LILY_GATEWAY_PORT"
 DEFAULT_PORT = 8080
 USER = DATABASE = "lily"
@@ -43,6 +44,7 @@ def configure(installation: Installation, gateway_port: int | None = None) -> di
         **_lily_values(installation, kept),
         **({} if is_external(KAFKA_URL) else _kafka_values(kept)),
         **_database_values(kept),
+        GATEWAY_PASSWORD: kept.get(GATEWAY_PASSWORD) or secrets.token_urlsafe(24),
         GATEWAY_PORT: str(gateway_port or preferred_port(kept)),
     }
     lines = (f"{name}='{_escape(value)}'" for name, value in sorted(values.items()))

@@ -33,7 +33,7 @@ def make_app() -> FastAPI:
     settings = Settings(
         data_dir=Path("/nowhere"),
         kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9"),
-        database=DatabaseSettings(url="postgresql://127.0.0.1:9/none"),  # type: ignore[arg-type]
+        database=DatabaseSettings(url="postgresql://127.0.0.1:9/none", gateway_password="none"),  # type: ignore[arg-type]
         lake=LakeSettings(warehouse="/nowhere"),
         spark=SparkSettings(checkpoints="/nowhere"),
         auth=AuthSettings(secret="a secret of at least thirty-two bytes"),  # type: ignore[arg-type]

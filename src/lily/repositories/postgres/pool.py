@@ -1,8 +1,15 @@
-"""Connections to PostgreSQL for readers: bounded in number and in time."""
+"""The gateway's connections to PostgreSQL: bounded in number and in time, and each statement to one tenant.
+
+The gateway's role sees no row of any tenant by itself. A statement is bound to the tenant in its parameter
+`tenant_id`, for itself alone: the connection goes back to the pool without a tenant.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, LiteralString
 
 import psycopg
@@ -16,6 +23,7 @@ STATEMENT_MS = 5000
 _OPTIONS = f"-c timezone=UTC -c statement_timeout={STATEMENT_MS} -c jit=off"
 
 Row = tuple[Any, ...]
+Connection = psycopg.AsyncConnection[Row]
 
 
 def connection_arguments() -> dict[str, Any]:
@@ -27,11 +35,16 @@ def connection_arguments() -> dict[str, Any]:
     }
 
 
+_BIND: LiteralString = "SELECT set_config('lily.tenant', %(tenant_id)s, true)"
+_WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE|MERGE)\b")
+
+
 class Database:
-    """Runs single statements; a PostgreSQL that does not answer is `Unavailable` within two seconds."""
+    """Runs statements as the gateway's role; a PostgreSQL that does not answer is `Unavailable` within two
+    seconds."""
 
     def __init__(self, settings: DatabaseSettings) -> None:
-        self.url = settings.url.get_secret_value()
+        self.url = settings.gateway_url
         self._pool = AsyncConnectionPool(
             self.url,
             kwargs=connection_arguments(),
@@ -50,7 +63,10 @@ class Database:
         await self._pool.close()
 
     async def fetch(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
-        """All rows. After a restart of PostgreSQL the dead connections are dropped and it is asked again."""
+        """All rows, those of the tenant in the parameter `tenant_id` alone; without it, of no tenant.
+
+        After a restart of PostgreSQL the dead connections are dropped and it is asked again.
+        """
         try:
             try:
                 return await self._fetch(statement, parameters)
@@ -63,9 +79,47 @@ class Database:
             raise unavailable(error) from error
 
     async def _fetch(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
+        tenant_id = parameters.get("tenant_id")
+        if tenant_id is not None and _WRITES.search(statement):
+            async with self._transaction(tenant_id) as connection:
+                return await _rows(connection, statement, parameters)
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(statement, parameters)
-            return await cursor.fetchall() if cursor.description else []
+            bound = statement if tenant_id is None else bind(statement)
+            return await _rows(connection, bound, parameters)
+
+    @asynccontextmanager
+    async def transaction(self, tenant_id: str) -> AsyncIterator[Connection]:
+        """A transaction bound to this tenant, for several statements that belong together."""
+        try:
+            async with self._transaction(tenant_id) as connection:
+                yield connection
+        except psycopg.OperationalError as error:
+            raise unavailable(error) from error
+
+    @asynccontextmanager
+    async def _transaction(self, tenant_id: str) -> AsyncIterator[Connection]:
+        async with self._pool.connection() as connection, connection.transaction():
+            await connection.execute(_BIND, {"tenant_id": tenant_id})
+            yield connection
+
+
+@cache
+def bind(statement: LiteralString) -> LiteralString:
+    """The same question, bound to its tenant in the same statement: no further round trip.
+
+    The answer depends on `bound`, so PostgreSQL must bind before it looks at the first row; and did it not,
+    no tenant would be set and nothing would be found (ADR 14).
+    """
+    return (
+        "SELECT answer.* FROM (" + _BIND + " AS tenant OFFSET 0) AS bound "
+        "CROSS JOIN LATERAL (SELECT * FROM (\n" + statement + "\n) AS asked "
+        "WHERE bound.tenant IS NOT NULL OFFSET 0) AS answer"
+    )
+
+
+async def _rows(connection: Connection, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
+    cursor = await connection.execute(statement, parameters)
+    return await cursor.fetchall() if cursor.description else []
 
 
 def unavailable(error: Exception) -> Unavailable:

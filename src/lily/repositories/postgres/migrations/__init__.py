@@ -1,10 +1,12 @@
-"""Brings the database to this version: numbered migrations once, functions every time."""
+"""Brings the database to this version: its roles, numbered migrations once, functions every time."""
 
 from __future__ import annotations
 
 from importlib.resources import files
 
 import psycopg
+
+from lily.repositories.postgres.roles import GatewayRole, ensure_gateway_role
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS migrations (
@@ -14,21 +16,30 @@ CREATE TABLE IF NOT EXISTS migrations (
 _LOCK = 0x4C494C59
 
 
-def migrate_database(url: str) -> list[str]:
-    """Apply what is missing, in order, in one transaction; returns the names applied."""
+def migrate_database(url: str, gateway: GatewayRole | None = None) -> list[str]:
+    """Apply what is missing, in order, in one transaction; returns the names applied.
+
+    The gateway's role is made if need be and given its password; without one it cannot log in.
+    """
     with psycopg.connect(url) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        ensure_gateway_role(connection, gateway or GatewayRole())
         connection.execute(_LEDGER)
         done = {number for (number,) in connection.execute("SELECT number FROM migrations")}
+        _run_all(connection, "foundations")
         applied = []
         for number, name, text in _scripts():
             if number not in done:
                 connection.execute(text.encode())
                 connection.execute("INSERT INTO migrations (number, name) VALUES (%s, %s)", (number, name))
                 applied.append(name)
-        for function in _texts("lily.repositories.postgres", "functions"):
-            connection.execute(function[1].encode())
+        _run_all(connection, "functions")
     return applied
+
+
+def _run_all(connection: psycopg.Connection, folder: str) -> None:
+    for _, text in _texts("lily.repositories.postgres", folder):
+        connection.execute(text.encode())
 
 
 def _scripts() -> list[tuple[int, str, str]]:

@@ -31,18 +31,8 @@ SELECT c.version, c.seq, c.event_id, c.event_time, c.applied_at, c.outcome, c.ac
 -- name: count_settled
 -- Visibility: for every waiting batch, how many of its events were applied and how many refused as dead
 -- letters; of a batch of one also what came of it.
-SELECT waiting.ticket, applied.events, dead.events, applied.outcome, dead.reason, dead.detail
-  FROM unnest(%(tickets)s::bigint[], %(tenants)s::text[], %(firsts)s::uuid[], %(lasts)s::uuid[])
-       AS waiting (ticket, tenant_id, first, last)
- CROSS JOIN LATERAL (
-       SELECT count(*) AS events, min(c.outcome) AS outcome
-         FROM changes c
-        WHERE c.tenant_id = waiting.tenant_id AND c.event_id BETWEEN waiting.first AND waiting.last) applied
- CROSS JOIN LATERAL (
-       SELECT count(DISTINCT d.event_id) AS events, min(d.reason) AS reason, min(d.detail) AS detail
-         FROM dead_letters d
-        WHERE d.tenant_id = waiting.tenant_id
-          AND d.event_id BETWEEN waiting.first::text AND waiting.last::text) dead
+SELECT ticket, applied, dead, outcome, reason, detail
+  FROM count_settled(%(tickets)s::bigint[], %(tenants)s::text[], %(firsts)s::uuid[], %(lasts)s::uuid[])
 
 -- name: list_dead_letters
 -- Visibility.refusals: which events of a batch became dead letters, and why.

@@ -21,4 +21,4 @@ SELECT pg_advisory_unlock(%(lock)s)
 
 -- name: forget_keys
 -- IdempotencyKeys, once an hour in every gateway.
-DELETE FROM idempotency_keys WHERE created_at < clock_timestamp() - make_interval(hours => %(hours)s)
+SELECT forget_idempotency_keys(%(hours)s)

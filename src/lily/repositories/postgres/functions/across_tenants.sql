@@ -1,0 +1,39 @@
+-- The few questions the gateway asks about many tenants at once. Each runs with the owner's rights and answers
+-- no more than it says; only the gateway's role may call them. Replaced by every `lily migrate`.
+
+-- For every waiting batch, how many of its events were applied and how many became dead letters; of a batch of
+-- one also what came of it. Called by Visibility: one question for all who wait in a process.
+CREATE OR REPLACE FUNCTION count_settled(
+    tickets bigint[], tenants text[], firsts uuid[], lasts uuid[],
+    OUT ticket bigint, OUT applied bigint, OUT dead bigint, OUT outcome text, OUT reason text, OUT detail text
+) RETURNS SETOF record LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
+SELECT waiting.ticket, applied.events, dead.events, applied.outcome, dead.reason, dead.detail
+  FROM unnest(tickets, tenants, firsts, lasts) AS waiting (ticket, tenant_id, first, last)
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS events, min(c.outcome) AS outcome
+         FROM changes c
+        WHERE c.tenant_id = waiting.tenant_id AND c.event_id BETWEEN waiting.first AND waiting.last) applied
+ CROSS JOIN LATERAL (
+       SELECT count(DISTINCT d.event_id) AS events, min(d.reason) AS reason, min(d.detail) AS detail
+         FROM dead_letters d
+        WHERE d.tenant_id = waiting.tenant_id
+          AND d.event_id BETWEEN waiting.first::text AND waiting.last::text) dead
+$$;
+
+-- Forgets old idempotency keys. Called once an hour by every gateway.
+CREATE OR REPLACE FUNCTION forget_idempotency_keys(hours integer)
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DELETE FROM idempotency_keys WHERE created_at < clock_timestamp() - make_interval(hours => hours)
+$$;
+
+DO $$
+DECLARE
+    signature text;
+BEGIN
+    FOREACH signature IN ARRAY ARRAY[
+        'count_settled(bigint[], text[], uuid[], uuid[])', 'forget_idempotency_keys(integer)'
+    ] LOOP
+        EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', signature);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', signature, gateway_role());
+    END LOOP;
+END $$;
