@@ -46,3 +46,9 @@ CREATE TRIGGER audit_heads_stay BEFORE DELETE OR TRUNCATE ON audit_heads
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change();
 CREATE TRIGGER audit_heads_move_on BEFORE UPDATE ON audit_heads
     FOR EACH ROW WHEN (new.seq <= old.seq OR new.tenant_id <> old.tenant_id) EXECUTE FUNCTION refuse_audit_change();
+
+SELECT secure_table('audit', 'SELECT, INSERT');
+SELECT secure_table('audit_heads', 'SELECT, INSERT, UPDATE');
+DO $$ BEGIN
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON audit_sources TO %I', gateway_role());
+END $$;

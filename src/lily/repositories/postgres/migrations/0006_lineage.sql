@@ -147,3 +147,8 @@ CREATE TABLE propagation_positions (
 -- Assets that stop every tag: deleted, purged, or spoken about before they exist.
 CREATE INDEX assets_out_of_the_way ON assets (tenant_id, asset_id)
     WHERE is_deleted OR asset_name IS NULL OR asset_type IS NULL;
+
+-- Written by the pipeline; the gateway reads.
+SELECT secure_table(name, 'SELECT') FROM unnest(ARRAY[
+    'lineage_events', 'edge_assertions', 'edges', 'tag_assertions', 'tag_opt_outs', 'tag_definitions',
+    'effective_tags', 'tag_changes']::regclass[]) AS name;
