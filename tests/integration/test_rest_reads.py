@@ -87,6 +87,7 @@ def test_as_of_answers_the_state_after_the_last_event_up_to_then(api: Gateway) -
     api.applied(uuid4(), "created", event_time=day(2), asset_name="first", **told)
     api.applied(uuid4(), "updated", event_time=day(4), asset_name="second", version=2, **told)
     api.applied(uuid4(), "superseded", event_time=day(3), version=2)
+    api.stored(asset_name="second", version=2)
     for moment, name in [
         ("2026-01-02T00:00:00Z", "first"),
         ("2026-01-03T12:00:00Z", "first"),

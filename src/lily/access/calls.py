@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
-from lily.access.decisions import Action, authorise
+from lily.access.decision_points import Access
+from lily.access.decisions import ASSET, BEYOND_SCOPES, Action, Decision, Resource
+from lily.access.origins import origin_of
 from lily.access.principals import Principal
 from lily.access.requests import Preference, read_preference
 from lily.access.tokens import verify_token
-from lily.domain.errors import Unauthenticated
+from lily.domain.conditions import MAX_PURPOSE, Circumstances
+from lily.domain.errors import Forbidden, Unauthenticated
 
 BEARER = HTTPBearer(
     scheme_name="bearer", bearerFormat="JWT", description="`lily token` prints one.", auto_error=False
@@ -23,13 +27,29 @@ BEARER = HTTPBearer(
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """Who calls, how, and the decision point their call is put to."""
+
     principal: Principal
     preference: Preference
     traceparent: str
+    access: Access
+    circumstances: Circumstances
 
     @property
     def tenant_id(self) -> str:
         return self.principal.tenant_id
+
+    async def decide(self, action: Action, resource: Resource) -> Decision:
+        """Whether the caller may do this, by the rules in force now."""
+        await self.access.refresh(self.tenant_id)
+        return self.access.decide(self.principal, action, resource, self.circumstances)
+
+    async def require(self, action: Action, resource: Resource) -> Decision:
+        """The decision when the caller may do this; `Forbidden` otherwise."""
+        decision = await self.decide(action, resource)
+        if not decision.allowed:
+            raise forbidden(self.principal, action, decision)
+        return decision
 
 
 async def authenticate(
@@ -43,17 +63,50 @@ async def authenticate(
     return principal
 
 
-def call_for(action: Action) -> Callable[..., Awaitable[Call]]:
-    """The dependency of a route that does this."""
+def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]]:
+    """The dependency of a route that does this.
+
+    About things of another kind than assets this decides. About assets it refuses only callers who may do it
+    to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
+    """
 
     async def authorised_call(
         request: Request, principal: Annotated[Principal, Depends(authenticate)]
     ) -> Call:
-        authorise(principal, action)
-        return Call(principal, read_preference(request), request.state.traceparent)
+        access: Access = request.app.state.access
+        call = Call(
+            principal, read_preference(request), request.state.traceparent, access, _circumstances(request)
+        )
+        if kind != ASSET:
+            await call.require(action, Resource(call.tenant_id, kind))
+            return call
+        await access.refresh(call.tenant_id)
+        possible = access.may_ever(principal, action)
+        if not possible.allowed:
+            raise forbidden(principal, action, possible)
+        return call
 
     return authorised_call
 
 
+def forbidden(principal: Principal, action: Action, decision: Decision) -> Forbidden:
+    """What a denied caller is told: nothing about the resource."""
+    who = f"the role {', '.join(sorted(principal.roles))}" if principal.roles else "a caller without a role"
+    if decision is BEYOND_SCOPES:
+        return Forbidden(
+            f"this credential has no scope {action.scope!r}; use one that has", action=action.value
+        )
+    return Forbidden(
+        f"{who} may not {action.value} this; an administrator can explain why", action=action.value
+    )
+
+
+def _circumstances(request: Request) -> Circumstances:
+    """When, from where, and for which purpose as the caller declares it in `Lily-Purpose`."""
+    purpose = request.headers.get("lily-purpose", "")[:MAX_PURPOSE]
+    return Circumstances(datetime.now(UTC), origin_of(request).address, purpose)
+
+
 Reading = Annotated[Call, Depends(call_for(Action.READ))]
 Writing = Annotated[Call, Depends(call_for(Action.WRITE))]
+Deleting = Annotated[Call, Depends(call_for(Action.DELETE))]

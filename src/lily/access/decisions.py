@@ -1,35 +1,54 @@
-"""What a principal may do: nothing, unless their role allows it here."""
+"""What is decided about: an action on a resource; and what comes out: a decision with its reasons."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-from lily.access.principals import Principal
-from lily.domain.errors import Forbidden
+ASSET = "asset"
 
 
 class Action(StrEnum):
-    READ = "read"
-    WRITE = "write"
-    PURGE = "purge"
+    """What somebody wants to do. A credential's scopes name actions in lower case."""
+
+    READ = "READ"
+    WRITE = "WRITE"
+    DELETE = "DELETE"
+    PURGE = "PURGE"
+    ADMINISTER = "ADMINISTER"
+    AUDIT = "AUDIT"
+
+    @property
+    def scope(self) -> str:
+        return self.value.lower()
 
 
-ROLES: dict[str, frozenset[Action]] = {
-    "owner": frozenset(Action),
-    "viewer": frozenset({Action.READ}),
-}
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What they want to do it to; the attributes are those policies can see.
+
+    `containers` are all assets this one is contained in, at any depth. Other kinds than assets (policy, role,
+    user, tenant, audit, …) are known by kind and id alone.
+    """
+
+    tenant_id: str
+    kind: str = ASSET
+    id: str = ""
+    asset_type: str = ""
+    data_source: str = ""
+    tags: frozenset[str] = frozenset()
+    owner: str = ""
+    containers: frozenset[str] = frozenset()
 
 
-def authorise(principal: Principal, action: Action) -> None:
-    """Return when the principal may do this; raise `Forbidden` otherwise."""
-    if any(action in ROLES.get(role, frozenset()) for role in principal.roles):
-        return
-    able = sorted(role for role, actions in ROLES.items() if action in actions)
-    raise Forbidden(
-        f"{_named(principal.roles)} may not {action.value}; roles that may: {', '.join(able)}",
-        action=action.value,
-    )
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`reasons` are the ids of the policies that decided, or one sentence when no policy did."""
+
+    allowed: bool
+    reasons: tuple[str, ...]
 
 
-def _named(roles: frozenset[str]) -> str:
-    return f"the role {', '.join(map(repr, sorted(roles)))}" if roles else "a caller without a role"
+NO_POLICY_ALLOWS = Decision(False, ("no policy allows it",))
+OTHER_TENANT = Decision(False, ("it belongs to another tenant",))
+BEYOND_SCOPES = Decision(False, ("the credential's scopes do not include it",))

@@ -13,7 +13,9 @@ from fastapi import FastAPI
 from granian import Granian
 from granian.constants import Interfaces
 
+from lily.access.assets import AssetGuard
 from lily.access.audit import AuditTrail
+from lily.access.decision_points import Access, DefaultBooks
 from lily.access.origins import read_networks
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -46,15 +48,16 @@ def build_app(settings: Settings) -> FastAPI:
     secret, wait_seconds = settings.auth.secret.get_secret_value(), settings.gateway.wait_seconds
     database, log = Database(settings.database), LogProducer(settings.kafka)
     assets, visibility, keys = PostgresAssets(database), Visibility(database), IdempotencyKeys(database)
-    writer = Writer(Recorder(log, visibility, keys), assets, wait_seconds)
+    guard, access = AssetGuard(assets), Access(DefaultBooks())
+    writer = Writer(Recorder(log, visibility, keys), guard, wait_seconds)
     after = AfterEvent(visibility, wait_seconds)
     trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AssetWrites(writer, describe).router(),
-        AssetReads(assets, after, PageTokens(secret)).router(),
+        AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
-        EntityReads(assets, after).router(),
+        EntityReads(guard, after).router(),
     ]
 
     @asynccontextmanager
@@ -70,7 +73,7 @@ def build_app(settings: Settings) -> FastAPI:
             yield
 
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
-    return create_app(AppParts(secret, trail, proxies, routers, body_schemas(), running))
+    return create_app(AppParts(secret, access, trail, proxies, routers, body_schemas(), running))
 
 
 def worker_app() -> FastAPI:

@@ -13,7 +13,8 @@ import typer
 from lily.domain.errors import InvalidInput
 
 TENANT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
-ROLES = ("owner", "viewer")
+#: As in lily.access.roles, which is slow to import.
+ROLES = ("owner", "steward", "editor", "viewer", "scraper", "auditor")
 
 DataDir = Annotated[
     Path,

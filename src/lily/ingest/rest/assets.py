@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from lily.access.calls import Writing
-from lily.access.decisions import Action, authorise
+from lily.access.calls import Deleting, Writing
+from lily.access.decisions import Action
 from lily.access.requests import JSON_TYPES, read_body
-from lily.domain.errors import InvalidInput, LilyError
+from lily.domain.errors import Forbidden, InvalidInput, LilyError
 from lily.ingest.assertions import Draft, draft_assertion, draft_purge, replacing
 from lily.ingest.assets import AssetBody, AssetPatch
 from lily.ingest.payloads import DecodedAssets, Decoder, Rejection, decode_assets
@@ -25,6 +25,7 @@ from lily.ingest.rest.writing import (
     Writer,
     accepted_headers,
     expected_version,
+    raise_first,
     raise_refusal,
 )
 
@@ -68,7 +69,9 @@ class AssetWrites:
         write = self._writer.begin(request, call, body)
         if decoded.is_batch:
             return await self._post_batch(write, decoded)
-        draft = await self._draft_one(request, write, decoded.assets[0])
+        fields = decoded.assets[0]
+        draft = await self._draft_one(request, write, fields)
+        raise_first(await self._writer.authorise(write, [(draft.asset_id, fields)]))
         return await self._writer.write_one(write, draft)
 
     async def put(self, request: Request, call: Writing, asset_id: str) -> Response:
@@ -79,6 +82,7 @@ class AssetWrites:
         if earlier := await self._writer.recorder.earlier(write.keyed):
             return await self._writer.answer(write, asset_id, earlier)
         current = await self._writer.current(write, asset_id)
+        await self._writer.guard.require_change(call, current, replacing(fields))
         expected = expected_version(request, current)
         draft = draft_assertion(replacing(fields), write.arrival, current.asset_type, expected)
         return await self._writer.write_one(write, draft)
@@ -91,14 +95,13 @@ class AssetWrites:
         receipt = await record_patch(self._writer, request, write, fields)
         return await self._writer.answer(write, asset_id, receipt)
 
-    async def delete(self, request: Request, call: Writing, asset_id: str, purge: Purge = False) -> Response:
+    async def delete(self, request: Request, call: Deleting, asset_id: str, purge: Purge = False) -> Response:
         """Hide an asset, which posting `"is_deleted": false` undoes; with `purge`, forget it."""
-        if purge:
-            authorise(call.principal, Action.PURGE)
+        action = Action.PURGE if purge else Action.DELETE
         write = self._writer.begin(request, call)
         receipt = await self._writer.recorder.earlier(write.keyed)
         if receipt is None:
-            current = await self._writer.current(write, asset_id)
+            current = await self._writer.current(write, asset_id, action)
             expected = expected_version(request, current)
             if purge:
                 draft = draft_purge(asset_id, current.asset_type, write.arrival, expected)
@@ -117,25 +120,25 @@ class AssetWrites:
         draft = draft_assertion(dict(fields), write.arrival)
         if await self._writer.recorder.earlier(write.keyed):
             return draft
-        current = await self._writer.assets.find(write.arrival.tenant_id, draft.asset_id)
+        current = await self._writer.guard.find(write.call, draft.asset_id)
         expected = expected_version(request, current)
         return draft_assertion(fields, write.arrival, expected_version=expected)
 
     async def _post_batch(self, write: Write, decoded: DecodedAssets) -> Response:
-        drafts, indexes, rejected = _draft_batch(write, decoded)
-        if not drafts:
-            raise InvalidInput(
-                f"none of the {len(rejected)} assets is valid; see rejected",
-                accepted=0,
-                rejected=self._problems(rejected),
-            )
+        drafted, rejected = _draft_batch(write, decoded)
+        refused = await self._writer.authorise(write, [(each.draft.asset_id, each.said) for each in drafted])
+        rejected += [Rejection(drafted[at].place, error) for at, error in refused.items()]
+        allowed = [each for at, each in enumerate(drafted) if at not in refused]
+        if not allowed:
+            raise _none_accepted(rejected, self._problems(rejected))
+        drafts, indexes = [each.draft for each in allowed], [each.place for each in allowed]
         receipt = await self._writer.recorder.record(write.submission(drafts))
-        refused = await self._writer.recorder.refusals(write.arrival.tenant_id, receipt)
+        dead = await self._writer.recorder.refusals(write.arrival.tenant_id, receipt)
         rejected += [
             Rejection(indexes[refusal.index], InvalidInput(f"{refusal.reason}: {refusal.detail}"))
-            for refusal in refused
+            for refusal in dead
         ]
-        return self._batch_answer(len(drafts) - len(refused), rejected, receipt)
+        return self._batch_answer(len(drafts) - len(dead), rejected, receipt)
 
     def _batch_answer(self, accepted: int, rejected: list[Rejection], receipt: Receipt) -> Response:
         content = {"accepted": accepted, "rejected": self._problems(rejected)}
@@ -149,17 +152,32 @@ class AssetWrites:
         return [{"index": each.index, "problem": self._describe(each.error)} for each in in_order]
 
 
-def _draft_batch(write: Write, decoded: DecodedAssets) -> tuple[list[Draft], list[int], list[Rejection]]:
-    drafts: list[Draft] = []
-    indexes: list[int] = []
+class _Drafted(NamedTuple):
+    """An asset of a batch: where it was, what it says, and its event."""
+
+    place: int
+    said: Fields
+    draft: Draft
+
+
+def _draft_batch(write: Write, decoded: DecodedAssets) -> tuple[list[_Drafted], list[Rejection]]:
+    drafted: list[_Drafted] = []
     rejected = list(decoded.rejected)
     for index, fields in zip(decoded.indexes, decoded.assets, strict=True):
         try:
-            drafts.append(draft_assertion(fields, write.arrival))
-            indexes.append(index)
+            drafted.append(_Drafted(index, fields, draft_assertion(fields, write.arrival)))
         except LilyError as error:
             rejected.append(Rejection(index, error))
-    return drafts, indexes, rejected
+    return drafted, rejected
+
+
+def _none_accepted(rejected: list[Rejection], problems: list[dict[str, Any]]) -> LilyError:
+    error: type[LilyError] = InvalidInput
+    if all(isinstance(each.error, Forbidden) for each in rejected):
+        error = Forbidden
+    return error(
+        f"none of the {len(rejected)} assets was accepted; see rejected", accepted=0, rejected=problems
+    )
 
 
 def _addressed(fields: Fields, asset_id: str) -> Fields:

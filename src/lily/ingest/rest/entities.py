@@ -8,7 +8,8 @@ from uuid import uuid4
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from lily.access.calls import Writing
+from lily.access.calls import Deleting, Writing
+from lily.access.decisions import Action
 from lily.access.requests import MalformedRequest, read_body
 from lily.domain.errors import InvalidInput
 from lily.ingest.assertions import Draft, draft_assertion
@@ -17,7 +18,7 @@ from lily.ingest.payloads import Decoder
 from lily.ingest.recorder import Receipt, keyed_event_id
 from lily.ingest.rest.bodies import accepts, answers
 from lily.ingest.rest.patching import record_patch
-from lily.ingest.rest.writing import Write, Writer, accepted_headers, raise_refusal
+from lily.ingest.rest.writing import Write, Writer, accepted_headers, raise_first, raise_refusal
 
 Fields = dict[str, Any]
 
@@ -65,6 +66,7 @@ class EntityWrites:
         # A retry under the same key must speak of the same entity.
         metadata_id = keyed_event_id(write.keyed, 1) if write.keyed else uuid4()
         fields = asset_fields(entity) | {"asset_id": str(metadata_id), "asset_type": entity["entity_type"]}
+        raise_first(await self._writer.authorise(write, [(str(metadata_id), fields)]))
         return await self._record(write, draft_assertion(fields, write.arrival))
 
     async def update(self, request: Request, call: Writing, metadata_id: str) -> Response:
@@ -77,10 +79,10 @@ class EntityWrites:
             fields["asset_type"] = entity["entity_type"]
         return _success(metadata_id, await record_patch(self._writer, request, write, fields))
 
-    async def delete(self, request: Request, call: Writing, metadata_id: str) -> Response:
+    async def delete(self, request: Request, call: Deleting, metadata_id: str) -> Response:
         """Hide an entity; it can be restored under /lily/v1/metadata."""
         write = self._writer.begin(request, call)
-        current = await self._writer.current(write, metadata_id)
+        current = await self._writer.current(write, metadata_id, Action.DELETE)
         fields = {"asset_id": metadata_id, "is_deleted": True}
         return await self._record(write, draft_assertion(fields, write.arrival, current.asset_type))
 

@@ -50,6 +50,7 @@ async def _draft_patch(writer: Writer, request: Request, write: Write, fields: F
     if fields.get("metadata") is not None:
         fields["metadata"] = merge_patch(json.loads(current.document)["metadata"], fields["metadata"])
         expected = current.version
+    await writer.guard.require_change(write.call, current, fields)
     return draft_assertion(fields, write.arrival, current.asset_type, expected)
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import Response
 from pydantic_core import to_json
 
+from lily.access.assets import AssetGuard
 from lily.access.calls import Call
+from lily.access.decisions import Action
 from lily.access.requests import MalformedRequest, Preference, check_id, read_expected_versions
 from lily.domain.assets import Outcome
-from lily.domain.errors import InvalidInput, NotFound, Unavailable, VersionConflict
+from lily.domain.errors import Forbidden, InvalidInput, NotFound, Unavailable, VersionConflict
 from lily.ingest.assertions import Arrival, Draft
 from lily.ingest.recorder import Receipt, Recorder, Submission, Waiting, accepted_but_unseen, request_hash
-from lily.repositories.postgres.assets import PostgresAssets, StoredAsset
+from lily.repositories.postgres.assets import StoredAsset
 from lily.repositories.postgres.idempotency import KeyedRequest
 
 ASSETS = "/lily/v1/metadata"
@@ -41,9 +45,9 @@ class Write:
 class Writer:
     """The parts a writing route works with."""
 
-    def __init__(self, recorder: Recorder, assets: PostgresAssets, wait_seconds: float) -> None:
+    def __init__(self, recorder: Recorder, guard: AssetGuard, wait_seconds: float) -> None:
         self.recorder = recorder
-        self.assets = assets
+        self.guard = guard
         self.wait_seconds = wait_seconds
 
     def begin(self, request: Request, call: Call, body: bytes = b"") -> Write:
@@ -63,29 +67,35 @@ class Writer:
 
     async def answer(self, write: Write, asset_id: str, receipt: Receipt) -> Response:
         if receipt.settlement is None:
-            body = to_json({"asset_id": asset_id, "event_id": str(receipt.event_id)})
+            body = _receipt_body(asset_id, receipt)
             return _response(202, body, receipt, _location(asset_id) | ASYNC_APPLIED)
         created = receipt.settlement.outcome == Outcome.CREATED
         asset = await self.settled_asset(write, asset_id, receipt)
         headers = {"etag": etag(asset.version)} | (_location(asset_id) if created else {})
-        return _response(201 if created else 200, asset.document.encode(), receipt, headers)
+        shown = await self.guard.may(write.call, Action.READ, asset.traits)
+        body = asset.document.encode() if shown else _receipt_body(asset_id, receipt)
+        return _response(201 if created else 200, body, receipt, headers)
 
     async def settled_asset(self, write: Write, asset_id: str, receipt: Receipt) -> StoredAsset:
         """The asset after its event; raises what stopped the event."""
         raise_refusal(receipt)
         try:
-            asset = await self.assets.find(write.arrival.tenant_id, asset_id)
+            asset = await self.guard.assets.find(write.arrival.tenant_id, asset_id)
         except Unavailable as error:
             raise accepted_but_unseen(receipt.event_id, error) from error
         if asset is None:
             raise NotFound(f"the asset {asset_id!r} has been purged since", event_id=str(receipt.event_id))
         return asset
 
-    async def current(self, write: Write, asset_id: str) -> StoredAsset:
-        asset = await self.assets.find(write.arrival.tenant_id, check_id(asset_id))
-        if asset is None:
-            raise NotFound(f"there is no asset {asset_id!r}; create it with POST {ASSETS}")
-        return asset
+    async def current(self, write: Write, asset_id: str, action: Action = Action.WRITE) -> StoredAsset:
+        """The asset as it is, when the caller may do this to it."""
+        return await self.guard.find_for(write.call, action, check_id(asset_id))
+
+    async def authorise(
+        self, write: Write, drafts: Sequence[tuple[str, Mapping[str, Any]]]
+    ) -> dict[int, Forbidden]:
+        """The refusals among these writes (asset id and fields), by position."""
+        return await self.guard.refusals(write.call, drafts)
 
 
 ASYNC_APPLIED = {"preference-applied": "respond-async"}
@@ -109,6 +119,12 @@ def expected_version(request: Request, current: StoredAsset | None) -> int | Non
         found = f"version {current.version}" if current else "no asset"
         raise VersionConflict(f"If-Match does not allow what is there ({found}); read it again, then decide")
     return None if expected.versions is None else current.version
+
+
+def raise_first(refused: Mapping[int, Forbidden]) -> None:
+    """Raise what refused the only write, if it was."""
+    for refusal in refused.values():
+        raise refusal
 
 
 def raise_refusal(receipt: Receipt) -> None:
@@ -139,6 +155,10 @@ def _keyed_request(request: Request, call: Call, body: bytes) -> KeyedRequest | 
         match[1] or match[2],
         request_hash(request.method, target, body),
     )
+
+
+def _receipt_body(asset_id: str, receipt: Receipt) -> bytes:
+    return to_json({"asset_id": asset_id, "event_id": str(receipt.event_id)})
 
 
 def _location(asset_id: str) -> dict[str, str]:

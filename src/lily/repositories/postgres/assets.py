@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from lily.domain.assets import Field
+from lily.domain.assets import Field, Traits
 from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
 
@@ -19,8 +20,20 @@ class StoredAsset:
     """A visible asset; `document` is its JSON text, as every interface shows it."""
 
     version: int
-    asset_type: str
     document: str
+    traits: Traits
+
+    @property
+    def asset_type(self) -> str:
+        return self.traits.asset_type
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAsset:
+    """An asset that may not be visible yet: one that was spoken about before it was created."""
+
+    is_visible: bool
+    traits: Traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +68,27 @@ class PostgresAssets:
         rows = await self._database.fetch(
             _QUERIES["find_asset"], {"tenant_id": tenant_id, "asset_id": asset_id}
         )
-        return StoredAsset(*rows[0]) if rows else None
+        return _stored(rows[0]) if rows else None
+
+    async def traits(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, KnownAsset]:
+        """What is known of these assets, also of those that were only spoken about."""
+        rows = await self._database.fetch(
+            _QUERIES["list_traits"], {"tenant_id": tenant_id, "asset_ids": list(asset_ids)}
+        )
+        return {row[1]: KnownAsset(row[0], _traits(row[1:])) for row in rows}
+
+    async def containers(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, frozenset[str]]:
+        """For each asset that is contained in others all of them, at any depth."""
+        rows = await self._database.fetch(
+            _QUERIES["list_containers"], {"tenant_id": tenant_id, "asset_ids": list(asset_ids)}
+        )
+        return {asset_id: frozenset(containers) for asset_id, containers in rows}
 
     async def find_as_of(self, tenant_id: str, asset_id: str, as_of: datetime) -> StoredAsset | None:
         rows = await self._database.fetch(
             _QUERIES["find_asset_as_of"], {"tenant_id": tenant_id, "asset_id": asset_id, "as_of": as_of}
         )
-        return StoredAsset(*rows[0]) if rows and rows[0][2] is not None else None
+        return _stored(rows[0]) if rows and rows[0][1] is not None else None
 
     async def history(self, tenant_id: str, asset_id: str, before: Place | None, limit: int) -> list[Change]:
         """At most `limit` changes a reader could notice, newest first."""
@@ -76,6 +103,24 @@ class PostgresAssets:
             },
         )
         return [_change(row) for row in rows]
+
+
+def _stored(row: Row) -> StoredAsset:
+    return StoredAsset(row[0], row[1], _traits(row[2:]))
+
+
+def _traits(row: Row) -> Traits:
+    asset_id, asset_type, data_source, owner, source_tags, user_tags, further_tags, is_deleted = row
+    return Traits(
+        asset_id=asset_id,
+        asset_type=asset_type or "",
+        data_source=data_source or "",
+        owner=owner or "",
+        source_tags=frozenset(source_tags or ()),
+        user_tags=frozenset(user_tags or ()),
+        further_tags=frozenset(further_tags or ()),
+        is_deleted=bool(is_deleted),
+    )
 
 
 def _change(row: Row) -> Change:

@@ -12,6 +12,7 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from lily.access.audit import AuditTrail
+from lily.access.decision_points import Access
 from lily.access.origins import Network
 from lily.serving.rest.documents import Problem
 from lily.serving.rest.exchanges import Exchanges
@@ -27,6 +28,7 @@ class AppParts:
     """What an application is made of; `running` opens and closes what its routes use."""
 
     token_secret: str
+    access: Access
     trail: AuditTrail
     proxies: Sequence[Network]
     routers: Sequence[APIRouter]
@@ -45,6 +47,7 @@ def create_app(parts: AppParts) -> FastAPI:
         lifespan=parts.running,
     )
     app.state.token_secret = parts.token_secret
+    app.state.access = parts.access
     app.state.trail = parts.trail
     app.state.proxies = parts.proxies
     # The routes themselves, not routers within a router: what is served can be listed in one loop.

@@ -9,10 +9,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from pydantic_core import to_json
 
+from lily.access.assets import AssetGuard, traits_of_document
 from lily.access.calls import Call, Reading
+from lily.access.decisions import Action
 from lily.access.requests import MalformedRequest, check_id
 from lily.domain.errors import NotFound
-from lily.repositories.postgres.assets import Change, Place, PostgresAssets, StoredAsset
+from lily.repositories.postgres.assets import Change, Place, StoredAsset
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.documents import ASSET_RESPONSES
 from lily.serving.rest.pages import PageTokens, page_size
@@ -24,8 +26,9 @@ PageToken = Annotated[str, Query(description="`next_page_token` of the page befo
 
 
 class AssetReads:
-    def __init__(self, assets: PostgresAssets, after: AfterEvent, tokens: PageTokens) -> None:
-        self._assets = assets
+    def __init__(self, guard: AssetGuard, after: AfterEvent, tokens: PageTokens) -> None:
+        self._guard = guard
+        self._assets = guard.assets
         self._after = after
         self._tokens = tokens
 
@@ -56,17 +59,23 @@ class AssetReads:
             return await self._history(call, asset_id, page_size, page_token)
         if as_of is not None:
             return await self._as_of(call, asset_id, _moment(as_of))
-        asset = await self._assets.find(call.tenant_id, asset_id)
-        return _asset_answer(request, _found(asset, asset_id))
+        return _asset_answer(request, await self._readable(call, asset_id))
+
+    async def _readable(self, call: Call, asset_id: str) -> StoredAsset:
+        asset = await self._guard.find(call, asset_id)
+        if asset is None:
+            raise NotFound(f"there is no asset {asset_id!r}")
+        return asset
 
     async def _as_of(self, call: Call, asset_id: str, moment: datetime) -> Response:
+        await self._readable(call, asset_id)
         asset = await self._assets.find_as_of(call.tenant_id, asset_id, moment)
-        if asset is None:
+        if asset is None or not await self._guard.may(call, Action.READ, asset.traits):
             raise NotFound(f"nothing was known about the asset {asset_id!r} at {moment.isoformat()}")
         return Response(asset.document, media_type="application/json")
 
     async def _history(self, call: Call, asset_id: str, requested: int, token: str) -> Response:
-        _found(await self._assets.find(call.tenant_id, asset_id), asset_id)
+        await self._readable(call, asset_id)
         size = page_size(requested)
         question = ("history", call.tenant_id, asset_id)
         before = Place(*self._tokens.read(token, question)) if token else None
@@ -75,16 +84,16 @@ class AssetReads:
         place = page[-1].place if more else None
         content = {
             "asset_id": asset_id,
-            "history": [_entry(change) for change in page],
+            "history": [_entry(change) for change in page if await self._may_see(call, change)],
             "next_page_token": self._tokens.issue((place.version, place.seq), question) if place else "",
         }
         return Response(to_json(content), media_type="application/json")
 
-
-def _found(asset: StoredAsset | None, asset_id: str) -> StoredAsset:
-    if asset is None:
-        raise NotFound(f"there is no asset {asset_id!r}")
-    return asset
+    async def _may_see(self, call: Call, change: Change) -> bool:
+        """A version is shown to whom the asset may be shown, unless they could not have seen it as it was."""
+        if change.asset is None:
+            return True
+        return await self._guard.may(call, Action.READ, traits_of_document(change.asset))
 
 
 def _asset_answer(request: Request, asset: StoredAsset) -> Response:

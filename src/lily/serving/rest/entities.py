@@ -9,17 +9,17 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 from pydantic_core import to_json
 
+from lily.access.assets import AssetGuard
 from lily.access.calls import Reading
 from lily.access.requests import check_id
 from lily.domain.errors import NotFound
-from lily.repositories.postgres.assets import PostgresAssets
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.documents import EntityDocument
 
 
 class EntityReads:
-    def __init__(self, assets: PostgresAssets, after: AfterEvent) -> None:
-        self._assets = assets
+    def __init__(self, guard: AssetGuard, after: AfterEvent) -> None:
+        self._guard = guard
         self._after = after
 
     def router(self) -> APIRouter:
@@ -35,7 +35,7 @@ class EntityReads:
 
     async def get(self, call: Reading, metadata_id: str) -> Response:
         """An entity; a deleted one is 404 here, where nothing could tell it from a live one."""
-        asset = await self._assets.find(call.tenant_id, check_id(metadata_id))
+        asset = await self._guard.find(call, check_id(metadata_id))
         document = json.loads(asset.document) if asset else None
         if document is None or document["is_deleted"]:
             raise NotFound(f"there is no metadata entity {metadata_id!r}")

@@ -75,3 +75,9 @@ CREATE OR REPLACE FUNCTION field_names(fields smallint) RETURNS text[] LANGUAGE 
         CASE WHEN fields & 256 <> 0 THEN 'user_tags' END, CASE WHEN fields & 512 <> 0 THEN 'metadata' END,
         CASE WHEN fields & 1024 <> 0 THEN 'is_deleted' END], NULL)
 $$;
+
+-- The tags an asset has besides those in its row: asserted by lineage events, or come along lineage.
+-- Called wherever access is decided.
+CREATE OR REPLACE FUNCTION further_tags(tenant text, asset text) RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT ARRAY(SELECT e.tag FROM effective_tags AS e WHERE e.tenant_id = tenant AND e.asset_id = asset)
+$$;

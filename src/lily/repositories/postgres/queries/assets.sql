@@ -2,14 +2,38 @@
 
 -- name: find_asset
 -- PostgresAssets.find: a visible asset; one that was only spoken about, or purged, is not.
-SELECT a.version, a.asset_type, asset_document(a)::text
+SELECT a.version, asset_document(a)::text, a.asset_id, a.asset_type, a.data_source, a.asset_owner,
+       a.source_tags, a.user_tags, further_tags(a.tenant_id, a.asset_id), a.is_deleted
   FROM assets a
  WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = %(asset_id)s
    AND a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL
 
+-- name: list_traits
+-- PostgresAssets.traits: what access can depend on, and whether the asset is visible.
+SELECT a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL, a.asset_id, a.asset_type, a.data_source,
+       a.asset_owner, a.source_tags, a.user_tags, further_tags(a.tenant_id, a.asset_id), a.is_deleted
+  FROM assets a
+ WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = ANY(%(asset_ids)s::text[])
+
+-- name: list_containers
+-- PostgresAssets.containers: every asset the given ones are contained in, at any depth.
+WITH RECURSIVE contained AS (
+    SELECT e.to_id AS asset_id, e.from_id AS container
+      FROM edges e
+     WHERE e.tenant_id = %(tenant_id)s AND e.to_id = ANY(%(asset_ids)s::text[])
+       AND e.relationship_type = 'contains'
+     UNION
+    SELECT c.asset_id, e.from_id
+      FROM contained c
+      JOIN edges e ON e.tenant_id = %(tenant_id)s AND e.to_id = c.container
+       AND e.relationship_type = 'contains'
+)
+SELECT asset_id, array_agg(container) FROM contained GROUP BY asset_id
+
 -- name: find_asset_as_of
 -- PostgresAssets.find_as_of: the document after the last event up to that time, NULL if that was a purge.
-SELECT c.version, c.asset_type, asset_document(c)::text
+SELECT c.version, asset_document(c)::text, c.asset_id, c.asset_type, c.data_source, c.asset_owner,
+       c.source_tags, c.user_tags, '{}'::text[], c.is_deleted
   FROM changes c
  WHERE c.tenant_id = %(tenant_id)s AND c.asset_id = %(asset_id)s AND c.event_time <= %(as_of)s
    AND (c.asset_name IS NOT NULL OR c.outcome = 'purged')

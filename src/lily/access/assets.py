@@ -1,0 +1,125 @@
+"""Decisions about assets: what a caller may see of them and do to them, on what they are and would become."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lily.access.calls import Call, forbidden
+from lily.access.decisions import Action, Decision, Resource
+from lily.domain.assets import Traits
+from lily.domain.errors import Forbidden, NotFound
+from lily.repositories.postgres.assets import KnownAsset, PostgresAssets, StoredAsset
+
+Fields = Mapping[str, Any]
+
+
+class AssetGuard:
+    """What a caller may not read does not exist for them: it is answered as if it were not there (ADR 11)."""
+
+    def __init__(self, assets: PostgresAssets) -> None:
+        self.assets = assets
+
+    async def find(self, call: Call, asset_id: str) -> StoredAsset | None:
+        """The asset, if there is one the caller may read."""
+        asset = await self.assets.find(call.tenant_id, asset_id)
+        return asset if asset and await self.may(call, Action.READ, asset.traits) else None
+
+    async def find_for(self, call: Call, action: Action, asset_id: str) -> StoredAsset:
+        """The asset to do this to; `Forbidden` for callers who may only read it, else `NotFound`."""
+        asset = await self.assets.find(call.tenant_id, asset_id)
+        if asset is None:
+            raise NotFound(f"there is no asset {asset_id!r}; create it with POST /lily/v1/metadata")
+        decision = await self.decide(call, action, asset.traits)
+        if decision.allowed:
+            return asset
+        if await self.may(call, Action.READ, asset.traits):
+            raise forbidden(call.principal, action, decision)
+        raise NotFound(f"there is no asset {asset_id!r}; create it with POST /lily/v1/metadata")
+
+    async def may(self, call: Call, action: Action, traits: Traits) -> bool:
+        return (await self.decide(call, action, traits)).allowed
+
+    async def decide(self, call: Call, action: Action, traits: Traits) -> Decision:
+        await call.access.refresh(call.tenant_id)
+        containers = await self._containers(call, [action], [traits.asset_id])
+        resource = resource_of(call.tenant_id, traits, containers.get(traits.asset_id, frozenset()))
+        return await call.decide(action, resource)
+
+    async def require_change(self, call: Call, asset: StoredAsset, fields: Fields) -> None:
+        """Return when the caller may make this of an asset they may write."""
+        refused = await self._refusals(call, [(fields, KnownAsset(True, asset.traits))])
+        if refused:
+            raise next(iter(refused.values()))
+
+    async def refusals(self, call: Call, batch: Sequence[tuple[str, Fields]]) -> dict[int, Forbidden]:
+        """The writes of a batch that are refused, by position; each (asset id, fields) is decided on its own.
+
+        An asset that exists must be writable as it is and as it would be: nobody tags themselves into access.
+        """
+        await call.access.refresh(call.tenant_id)
+        same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
+        if same and not any(fields.get("is_deleted") for _, fields in batch):
+            return (
+                {}
+                if same.allowed
+                else {i: forbidden(call.principal, Action.WRITE, same) for i in range(len(batch))}
+            )
+        known = await self.assets.traits(call.tenant_id, [asset_id for asset_id, _ in batch])
+        nothing = {asset_id: KnownAsset(False, Traits(asset_id)) for asset_id, _ in batch}
+        return await self._refusals(
+            call, [(fields, (nothing | known)[asset_id]) for asset_id, fields in batch]
+        )
+
+    async def _refusals(
+        self, call: Call, writes: Sequence[tuple[Fields, KnownAsset]]
+    ) -> dict[int, Forbidden]:
+        actions = (Action.WRITE, Action.DELETE)
+        containers = await self._containers(call, actions, [known.traits.asset_id for _, known in writes])
+        await call.access.refresh(call.tenant_id)
+        refused: dict[int, Forbidden] = {}
+        for index, (fields, known) in enumerate(writes):
+            inside = containers.get(known.traits.asset_id, frozenset())
+            after = known.traits.after(fields)
+            states = [known.traits, after] if known.is_visible else [after]
+            hides = after.is_deleted and not known.traits.is_deleted
+            for action in actions if hides else actions[:1]:
+                for state in states:
+                    resource = resource_of(call.tenant_id, state, inside)
+                    decision = call.access.decide(call.principal, action, resource, call.circumstances)
+                    if not decision.allowed:
+                        refused.setdefault(index, forbidden(call.principal, action, decision))
+        return refused
+
+    async def _containers(
+        self, call: Call, actions: Sequence[Action], asset_ids: Sequence[str]
+    ) -> dict[str, frozenset[str]]:
+        if not any(call.access.sees_containers(call.principal, action) for action in actions):
+            return {}
+        return await self.assets.containers(call.tenant_id, asset_ids)
+
+
+def resource_of(tenant_id: str, traits: Traits, containers: frozenset[str] = frozenset()) -> Resource:
+    return Resource(
+        tenant_id,
+        id=traits.asset_id,
+        asset_type=traits.asset_type,
+        data_source=traits.data_source,
+        tags=traits.tags,
+        owner=traits.owner,
+        containers=containers,
+    )
+
+
+def traits_of_document(document: Mapping[str, Any]) -> Traits:
+    """The traits an asset had, from the document it was shown as."""
+    assertions = document["tag_assertions"]
+    return Traits(
+        asset_id=document["asset_id"],
+        asset_type=document["asset_type"],
+        data_source=document["data_source"] or "",
+        owner=document["asset_owner"] or "",
+        source_tags=frozenset(assertions["source"]),
+        user_tags=frozenset(assertions["user"]),
+        is_deleted=document["is_deleted"],
+    )

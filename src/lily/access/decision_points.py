@@ -1,0 +1,100 @@
+"""The one decision point: every interface asks here, and nothing is allowed that was not decided here."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Protocol
+
+from lily.access.books import Book
+from lily.access.decisions import (
+    ASSET,
+    BEYOND_SCOPES,
+    NO_POLICY_ALLOWS,
+    OTHER_TENANT,
+    Action,
+    Decision,
+    Resource,
+)
+from lily.access.principals import Principal
+from lily.domain.conditions import Circumstances
+from lily.domain.policies import Rules
+
+
+class Books(Protocol):
+    """Where the rules of each tenant come from."""
+
+    async def refresh(self, tenant_id: str) -> None:
+        """Return when `current` can answer for this tenant; `Unavailable` when it cannot be known."""
+
+    def current(self, tenant_id: str) -> Book:
+        """The rules in force at this moment; `Unavailable` when that is not known, and nothing is allowed."""
+
+
+class DefaultBooks:
+    """Default roles and nothing else, in every tenant."""
+
+    def __init__(self) -> None:
+        self._book = Book(Rules())
+
+    async def refresh(self, tenant_id: str) -> None:
+        """There is nothing to wait for."""
+
+    def current(self, tenant_id: str) -> Book:  # noqa: ARG002 - the same everywhere
+        return self._book
+
+
+class Access:
+    """Decides; `refresh` first, unless that was just done."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+
+    async def refresh(self, tenant_id: str) -> None:
+        await self._books.refresh(tenant_id)
+
+    def decide(
+        self,
+        principal: Principal,
+        action: Action,
+        resource: Resource,
+        circumstances: Circumstances | None = None,
+    ) -> Decision:
+        """Whether the principal may do this now, and which policies say so."""
+        if resource.tenant_id != principal.tenant_id:
+            return OTHER_TENANT
+        if principal.scopes is not None and action.scope not in principal.scopes:
+            return BEYOND_SCOPES
+        known = circumstances or Circumstances(datetime.now(UTC))
+        mine = self._books.current(principal.tenant_id).slice_of(principal)
+        if action is Action.PURGE:  # whoever may not even hide it may not destroy it
+            hiding = mine.decide(Action.DELETE, resource, known)
+            if not hiding.allowed:
+                return hiding
+        return mine.decide(action, resource, known)
+
+    def decide_for_all(
+        self, principal: Principal, action: Action, circumstances: Circumstances
+    ) -> Decision | None:
+        """The decision about every asset, when it is the same for all of them; else None."""
+        reach = self._books.current(principal.tenant_id).slice_of(principal).reaches[action]
+        if not reach.is_uniform:
+            return None
+        return self.decide(principal, action, Resource(principal.tenant_id), circumstances)
+
+    def may_ever(self, principal: Principal, action: Action) -> Decision:
+        """Denied only when there is no asset the principal could do this to, whatever the circumstances."""
+        if principal.scopes is not None and action.scope not in principal.scopes:
+            return BEYOND_SCOPES
+        reach = self._books.current(principal.tenant_id).slice_of(principal).reaches[action]
+        return Decision(True, ()) if reach.can_allow else NO_POLICY_ALLOWS
+
+    def sees_containers(self, principal: Principal, action: Action) -> bool:
+        """Whether it matters to this principal in what an asset is contained."""
+        mine = self._books.current(principal.tenant_id).slice_of(principal)
+        return bool(mine.reaches[action].containers)
+
+
+def administered(tenant_id: str, kind: str, name: str = "") -> Resource:
+    """Something that is not an asset."""
+    assert kind != ASSET
+    return Resource(tenant_id, kind, name)
