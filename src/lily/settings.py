@@ -7,14 +7,16 @@ the parts it starts itself. Setting a part's URL in the environment replaces tha
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lily.domain.errors import MisconfiguredError
 
 ENV_FILE = "lily.env"
+TENANT_PATTERN = r"^[A-Za-z0-9_.-]{0,63}$"
 
 
 class _Slice(BaseModel):
@@ -78,10 +80,44 @@ class GatewaySettings(_Slice):
     wait_seconds: float = 10.0
 
 
+class IssuerSettings(_Slice):
+    """An identity provider whose tokens are believed, and what its claims mean here.
+
+    The bearer belongs to `tenant`, or to the tenant in `tenant_claim` if it is one of `tenants`. `roles` says
+    which roles a value of `groups_claim` is good for. `client_id` lets people log in to the console with it.
+    """
+
+    name: str = Field(pattern=r"^[a-z0-9-]{1,63}$")
+    issuer: str
+    audience: str = Field(min_length=1)
+    tenant: str = Field("", pattern=TENANT_PATTERN)
+    tenant_claim: str = ""
+    tenants: tuple[Annotated[str, Field(min_length=1, pattern=TENANT_PATTERN)], ...] = ()
+    subject_claim: str = "preferred_username"
+    groups_claim: str = "groups"
+    roles: dict[str, tuple[str, ...]] = {}
+    client_id: str = ""
+    client_secret: SecretStr = SecretStr("")
+
+    @model_validator(mode="after")
+    def _safe_and_bound_to_tenants(self) -> Self:
+        host = urlsplit(self.issuer)
+        if host.scheme != "https" and host.hostname not in ("127.0.0.1", "::1", "localhost"):
+            raise ValueError(f"the issuer {self.issuer} must be an https URL")
+        if bool(self.tenant) == bool(self.tenant_claim and self.tenants):
+            raise ValueError(f"the issuer {self.name} needs either tenant, or tenant_claim and tenants")
+        return self
+
+
 class AuthSettings(_Slice):
-    """The key that signs this installation's own tokens."""
+    """The key that signs this installation's own tokens, and the identity providers it believes.
+
+    `public_url` is where browsers see Lily; logging in to the console needs it.
+    """
 
     secret: SecretStr
+    issuers: tuple[IssuerSettings, ...] = ()
+    public_url: str = ""
 
 
 class AuditSettings(_Slice):

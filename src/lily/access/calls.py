@@ -11,17 +11,18 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
+from lily.access.cookies import Cookies
+from lily.access.credentials import Authenticator, Credential
 from lily.access.decision_points import Access
 from lily.access.decisions import ASSET, BEYOND_SCOPES, Action, Decision, Resource
 from lily.access.origins import origin_of
 from lily.access.principals import Principal
 from lily.access.requests import Preference, read_preference
-from lily.access.tokens import verify_token
 from lily.domain.conditions import MAX_PURPOSE, Circumstances
 from lily.domain.errors import Forbidden, Unauthenticated
 
 BEARER = HTTPBearer(
-    scheme_name="bearer", bearerFormat="JWT", description="`lily token` prints one.", auto_error=False
+    scheme_name="bearer", description="A JWT or an API key; `lily token` prints one.", auto_error=False
 )
 
 
@@ -55,12 +56,35 @@ class Call:
 async def authenticate(
     request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
 ) -> Principal:
-    """The caller's principal, from `Authorization: Bearer …`."""
-    if credentials is None:
-        raise Unauthenticated("send Authorization: Bearer <token>; `lily token` prints one")
-    principal = verify_token(request.app.state.token_secret, credentials.credentials)
-    request.state.principal = principal
+    """The caller's principal, from `Authorization: Bearer …` or else from the console's cookie."""
+    app = request.app.state
+    if credentials is not None:
+        credential = await app.authenticator.bearer(credentials.credentials)
+    else:
+        credential = await _from_cookie(request, app.authenticator, app.cookies)
+    request.state.credential = credential
+    request.state.principal = credential.principal
+    principal: Principal = credential.principal
     return principal
+
+
+async def _from_cookie(request: Request, authenticator: Authenticator, cookies: Cookies) -> Credential:
+    value = request.cookies.get(cookies.session_name)
+    if value is None or "authorization" in request.headers:
+        raise Unauthenticated("send Authorization: Bearer <token>; `lily token` prints one")
+    credential = await authenticator.cookie(value)
+    cookies.check_csrf(request, credential.principal.credential_id)
+    return credential
+
+
+async def authenticated_call(
+    request: Request, principal: Annotated[Principal, Depends(authenticate)]
+) -> Call:
+    """The dependency of a route that decides by itself what the caller may do."""
+    access: Access = request.app.state.access
+    return Call(
+        principal, read_preference(request), request.state.traceparent, access, _circumstances(request)
+    )
 
 
 def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]]:
@@ -70,20 +94,14 @@ def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]
     to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
     """
 
-    async def authorised_call(
-        request: Request, principal: Annotated[Principal, Depends(authenticate)]
-    ) -> Call:
-        access: Access = request.app.state.access
-        call = Call(
-            principal, read_preference(request), request.state.traceparent, access, _circumstances(request)
-        )
+    async def authorised_call(call: Annotated[Call, Depends(authenticated_call)]) -> Call:
         if kind != ASSET:
             await call.require(action, Resource(call.tenant_id, kind))
             return call
-        await access.refresh(call.tenant_id)
-        possible = access.may_ever(principal, action)
+        await call.access.refresh(call.tenant_id)
+        possible = call.access.may_ever(call.principal, action)
         if not possible.allowed:
-            raise forbidden(principal, action, possible)
+            raise forbidden(call.principal, action, possible)
         return call
 
     return authorised_call
@@ -107,6 +125,7 @@ def _circumstances(request: Request) -> Circumstances:
     return Circumstances(datetime.now(UTC), origin_of(request).address, purpose)
 
 
+Calling = Annotated[Call, Depends(authenticated_call)]
 Reading = Annotated[Call, Depends(call_for(Action.READ))]
 Writing = Annotated[Call, Depends(call_for(Action.WRITE))]
 Deleting = Annotated[Call, Depends(call_for(Action.DELETE))]

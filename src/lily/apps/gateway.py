@@ -17,6 +17,7 @@ from lily.access.assets import AssetGuard
 from lily.access.audit import AuditTrail
 from lily.access.decision_points import Access, DefaultBooks
 from lily.access.origins import read_networks
+from lily.apps.identity import IdentityParts
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
 from lily.ingest.rest.bodies import body_schemas
@@ -52,12 +53,14 @@ def build_app(settings: Settings) -> FastAPI:
     writer = Writer(Recorder(log, visibility, keys), guard, wait_seconds)
     after = AfterEvent(visibility, wait_seconds)
     trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
+    identity = IdentityParts(settings.auth, database)
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
         EntityReads(guard, after).router(),
+        *identity.routers(),
     ]
 
     @asynccontextmanager
@@ -70,10 +73,12 @@ def build_app(settings: Settings) -> FastAPI:
             stack.callback(log.close)
             await stack.enter_async_context(keys.running())
             await stack.enter_async_context(visibility.running())
+            await stack.enter_async_context(identity.running())
             yield
 
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
-    return create_app(AppParts(secret, access, trail, proxies, routers, body_schemas(), running))
+    known = identity.authenticator, identity.cookies
+    return create_app(AppParts(*known, access, trail, proxies, routers, body_schemas(), running))
 
 
 def worker_app() -> FastAPI:

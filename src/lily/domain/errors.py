@@ -62,6 +62,19 @@ class NotVisibleYet(LilyError):
     retryable = True
 
 
+class TooManyRequests(LilyError):
+    """Asked too often; `retry_after` says in how many seconds it may be tried again."""
+
+    code = "too_many_requests"
+    retryable = True
+
+
+class AlreadyExists(LilyError):
+    """Something of that name is there already."""
+
+    code = "already_exists"
+
+
 class Unavailable(LilyError):
     """A part Lily depends on does not answer; nothing was accepted."""
 

@@ -12,6 +12,8 @@ from fastapi.openapi.utils import get_openapi
 from pydantic import TypeAdapter
 
 from lily.access.audit import AuditTrail
+from lily.access.cookies import Cookies
+from lily.access.credentials import Authenticator
 from lily.access.decision_points import Access
 from lily.access.origins import Network
 from lily.serving.rest.documents import Problem
@@ -27,7 +29,8 @@ _REFERENCE = "#/components/schemas/{model}"
 class AppParts:
     """What an application is made of; `running` opens and closes what its routes use."""
 
-    token_secret: str
+    authenticator: Authenticator
+    cookies: Cookies
     access: Access
     trail: AuditTrail
     proxies: Sequence[Network]
@@ -46,10 +49,11 @@ def create_app(parts: AppParts) -> FastAPI:
         redirect_slashes=False,
         lifespan=parts.running,
     )
-    app.state.token_secret = parts.token_secret
     app.state.access = parts.access
     app.state.trail = parts.trail
     app.state.proxies = parts.proxies
+    app.state.authenticator = parts.authenticator
+    app.state.cookies = parts.cookies
     # The routes themselves, not routers within a router: what is served can be listed in one loop.
     app.router.routes.extend(route for router in parts.routers for route in router.routes)
     install(app)

@@ -26,11 +26,13 @@ STATUS = {
     "not_found": 404,
     "method_not_allowed": 405,
     "idempotency_key_in_flight": 409,
+    "already_exists": 409,
     "version_conflict": 412,
     "content_too_large": 413,
     "unsupported_media_type": 415,
     "invalid_input": 422,
     "idempotency_key_reused": 422,
+    "too_many_requests": 429,
     "internal": 500,
     "unavailable": 503,
     "not_visible_yet": 504,
@@ -58,7 +60,7 @@ def answer(request: Request, error: LilyError) -> Response:
     if "event_id" in error.values:
         headers["lily-event-id"] = str(error.values["event_id"])
     if error.retryable:
-        headers["retry-after"] = str(RETRY_AFTER_SECONDS)
+        headers["retry-after"] = str(error.values.get("retry_after", RETRY_AFTER_SECONDS))
     if error.code == "unauthenticated":
         headers["www-authenticate"] = 'Bearer realm="lily", error="invalid_token"'
     return Response(to_json(problem), problem["status"], headers, media_type=MEDIA_TYPE)

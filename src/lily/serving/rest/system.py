@@ -14,7 +14,16 @@ from lily.serving.metrics import exposition
 
 #: The only routes that need no token. /metrics names no tenant; the gateway listens on loopback unless told.
 PUBLIC_PATHS = frozenset(
-    {"/livez", "/readyz", "/version", "/metrics", "/openapi.json", "/lily/v1/system/health"}
+    {
+        "/livez",
+        "/readyz",
+        "/version",
+        "/metrics",
+        "/openapi.json",
+        "/lily/v1/system/health",
+        "/lily/v1/auth/login",
+        "/lily/v1/auth/refresh",
+    }
 )
 
 

@@ -26,12 +26,20 @@ RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS 
 DELETE FROM idempotency_keys WHERE created_at < clock_timestamp() - make_interval(hours => hours)
 $$;
 
+-- Forgets sessions, revocations and attempts that no longer matter. Called once an hour by every gateway.
+CREATE OR REPLACE FUNCTION forget_identity()
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp AS $$
+DELETE FROM sessions WHERE expires_at < clock_timestamp() - interval '1 day';
+DELETE FROM revoked_tokens WHERE expires_at < clock_timestamp() - interval '1 hour';
+DELETE FROM login_attempts WHERE started_at < clock_timestamp() - interval '1 hour';
+$$;
+
 DO $$
 DECLARE
     signature text;
 BEGIN
     FOREACH signature IN ARRAY ARRAY[
-        'count_settled(bigint[], text[], uuid[], uuid[])', 'forget_idempotency_keys(integer)'
+        'count_settled(bigint[], text[], uuid[], uuid[])', 'forget_idempotency_keys(integer)', 'forget_identity()'
     ] LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', signature);
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', signature, gateway_role());

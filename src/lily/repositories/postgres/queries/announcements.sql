@@ -1,0 +1,34 @@
+-- Changes of who may do what, told to every process that remembers such things.
+
+-- name: announce
+-- Announcements.announce: for a change that did not announce itself.
+SELECT pg_notify('lily_access', json_build_array(%(kind)s::text, %(tenant_id)s::text, %(key)s::text)::text)
+
+-- name: call_round
+-- Announcements.wait_until_heard: a number larger than that of every round called before.
+SELECT round, pg_notify('lily_access', json_build_array('round', '', round::text)::text) FROM nextval('access_rounds') AS round
+
+-- name: count_deaf
+-- Announcements.wait_until_heard: how many rely on being told and have not heard this round.
+SELECT count(*) FROM access_listeners WHERE heard < %(round)s AND lease_until >= clock_timestamp()
+
+-- name: register_listener
+-- Announcements, after a listener began to listen and before it remembers anything: what was changed before
+-- the rounds called so far it will read for itself.
+INSERT INTO access_listeners (listener, heard, lease_until)
+SELECT %(listener)s, last_value, clock_timestamp() + make_interval(secs => %(seconds)s) FROM access_rounds
+ON CONFLICT (listener) DO UPDATE SET heard = EXCLUDED.heard, lease_until = EXCLUDED.lease_until
+
+-- name: renew_lease
+-- Announcements, every second and after every round.
+UPDATE access_listeners
+   SET heard = greatest(heard, %(heard)s), lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+ WHERE listener = %(listener)s
+
+-- name: remove_listener
+-- Announcements, when the process ends.
+DELETE FROM access_listeners WHERE listener = %(listener)s
+
+-- name: forget_listeners
+-- Announcements, when a listener registers: those that died long ago.
+DELETE FROM access_listeners WHERE lease_until < clock_timestamp() - interval '1 minute'

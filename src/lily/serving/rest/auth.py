@@ -1,0 +1,114 @@
+"""Logging in, refreshing, validating and logging out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from lily.access.calls import authenticate
+from lily.access.cookies import Cookies
+from lily.access.credentials import SESSION, Credential
+from lily.access.origins import origin_of
+from lily.access.principals import Principal
+from lily.access.scopes import check_scopes
+from lily.access.sessions import TOKEN_SECONDS, Grant, Login, Sessions
+from lily.serving.rest.bodies import Body, body_of, read_model
+
+Authenticated = Annotated[Principal, Depends(authenticate)]
+
+
+class LoginBody(Body):
+    tenant_id: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,63}$")
+    username: str = Field(min_length=1, max_length=256)
+    password: str = Field(min_length=1, max_length=1024)
+    scope: str | None = Field(None, description="Space-separated scopes; all the user may do without it.")
+    cookie: bool = Field(False, description="Answer with a session cookie, for browsers, instead of tokens.")
+
+
+class RefreshBody(Body):
+    refresh_token: str = Field(max_length=1024)
+
+
+@dataclass(frozen=True)
+class AuthRoutes:
+    sessions: Sessions
+    cookies: Cookies
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix="/lily/v1/auth", tags=["auth"])
+        router.add_api_route(
+            "/login", self.login, methods=["POST"], operation_id="login", openapi_extra=body_of(LoginBody)
+        )
+        router.add_api_route(
+            "/refresh",
+            self.refresh,
+            methods=["POST"],
+            operation_id="refreshToken",
+            openapi_extra=body_of(RefreshBody),
+        )
+        router.add_api_route("/logout", self.logout, methods=["POST"], operation_id="logout", status_code=204)
+        router.add_api_route("/validate", self.validate, methods=["GET"], operation_id="validateToken")
+        return router
+
+    async def login(self, request: Request) -> Response:
+        """Log in with a password; ten failed attempts per user in five minutes are answered with 429."""
+        body = await read_model(request, LoginBody)
+        scopes = None if body.scope is None else check_scopes(body.scope.split())
+        address = origin_of(request).address
+        login = Login(body.tenant_id, body.username, body.password, scopes, address)
+        session = await self.sessions.check_password(login)
+        if not body.cookie:
+            return _granted(await self.sessions.open(session))
+        session_id, value = await self.sessions.open_for_browser(session)
+        response = JSONResponse({"csrf_token": self.cookies.csrf_token(session_id)})
+        self.cookies.set(response, self.cookies.session_name, value)
+        return response
+
+    async def refresh(self, request: Request) -> Response:
+        """New tokens for a refresh token, which may be used once; a second use ends the session."""
+        body = await read_model(request, RefreshBody)
+        return _granted(await self.sessions.refresh(body.refresh_token))
+
+    async def logout(self, request: Request, _principal: Authenticated) -> Response:
+        """End the session or token this is called with; once answered, it is refused everywhere."""
+        await self.sessions.log_out(request.state.credential)
+        response = Response(status_code=204)
+        self.cookies.clear(response, self.cookies.session_name)
+        return response
+
+    async def validate(self, request: Request, _principal: Authenticated) -> Response:
+        """Whom the credential speaks for, and what it is good for."""
+        return JSONResponse(self._described(request, request.state.credential))
+
+    def _described(self, request: Request, credential: Credential) -> dict[str, Any]:
+        principal = credential.principal
+        described = {
+            "active": True,
+            "tenant_id": principal.tenant_id,
+            "subject": principal.subject,
+            "roles": sorted(principal.roles),
+            "groups": sorted(principal.groups),
+            "actions": None if principal.scopes is None else sorted(principal.scopes),
+            "credential": {"kind": credential.kind, "id": principal.credential_id},
+            "expires_at": datetime.fromtimestamp(credential.expires, UTC).isoformat(),
+        }
+        if credential.kind == SESSION and self.cookies.session_name in request.cookies:
+            described["csrf_token"] = self.cookies.csrf_token(principal.credential_id)
+        return described
+
+
+def _granted(grant: Grant) -> Response:
+    scopes = grant.session.scopes
+    content = {
+        "access_token": grant.access_token,
+        "token_type": "Bearer",
+        "expires_in": TOKEN_SECONDS,
+        "refresh_token": grant.refresh_token,
+        **({} if scopes is None else {"scope": " ".join(scopes)}),
+    }
+    return JSONResponse(content)
