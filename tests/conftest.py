@@ -72,6 +72,10 @@ def catalog(database: str) -> Iterator[Catalog]:
 @pytest.fixture
 def topics(services: Services) -> KafkaSettings:
     """A cell of its own on the log, with all topics."""
+    return _topics(services)
+
+
+def _topics(services: Services) -> KafkaSettings:
     from lily.log.migrations import migrate_topics
     from lily.settings import KafkaSettings
 
@@ -99,6 +103,16 @@ def settings_without_log(database: str, services: Services, tmp_path: Path) -> S
     from lily.settings import KafkaSettings
 
     return _settings(database, KafkaSettings(bootstrap_servers="127.0.0.1:9"), services, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def shared_settings(
+    databases: Databases, services: Services, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Settings]:
+    """The same for all tests of a module that keep apart by their tenants."""
+    url = databases.create()
+    yield _settings(url, _topics(services), services, tmp_path_factory.mktemp("shared"))
+    databases.drop(url)
 
 
 @pytest.fixture(scope="session")

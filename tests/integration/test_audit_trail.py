@@ -9,25 +9,16 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from kit.audit import KEY, entry
 from kit.eventually import eventually
-from lily.access.audit import AuditEntry, AuditTrail
+from lily.access.audit import AuditTrail
 from lily.domain.audit import Head, beginning, extend
-
-KEY = "the key of these tests"
-
-
-def entry(resource_id: str = "orders", tenant_id: str = "acme", **said: Any) -> AuditEntry:
-    known = {"actor": "ada", "acting_as": "editor", "address": "192.0.2.7", "action": "write"}
-    known |= {"resource_kind": "asset", "allowed": True, "reason": "role editor", "trace_id": "t"}
-    at = datetime(2026, 3, 1, tzinfo=UTC)
-    return AuditEntry(tenant_id=tenant_id, resource_id=resource_id, at=at, **(known | said))
 
 
 def rows(database: str, tenant_id: str = "acme") -> list[tuple[Any, ...]]:
@@ -85,8 +76,9 @@ def test_a_process_killed_right_after_recording_loses_nothing(database: str, tmp
     # PostgreSQL is not even reachable: nothing but the spool can have kept the entries.
     script = f"""
         import pathlib, sys
-        sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}
-        from test_audit_trail import AuditTrail, entry
+        sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+        from kit.audit import entry
+        from lily.access.audit import AuditTrail
         trail = AuditTrail("postgresql://127.0.0.1:9/none", {KEY!r}, pathlib.Path({str(tmp_path)!r}))
         with trail.running():
             for number in range(500):

@@ -6,6 +6,7 @@ import sys
 
 import typer
 
+from lily.apps.commands.audit import audit
 from lily.apps.commands.bench import bench
 from lily.apps.commands.checks import run_tests
 from lily.apps.commands.dlq import dlq
@@ -32,6 +33,7 @@ app = typer.Typer(
 for command in (up, down, status, logs, doctor, token, migrate, replay):
     app.command()(command)
 app.add_typer(dlq, name="dlq")
+app.add_typer(audit, name="audit")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)
 

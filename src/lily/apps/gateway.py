@@ -26,6 +26,7 @@ from lily.ingest.rest.writing import Writer
 from lily.log.ends import LogEnds
 from lily.log.producer import LogProducer
 from lily.repositories.postgres.assets import PostgresAssets
+from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
 from lily.repositories.postgres.idempotency import IdempotencyKeys
 from lily.repositories.postgres.pool import Database
@@ -34,6 +35,7 @@ from lily.serving.health import Health
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.app import AppParts, create_app
 from lily.serving.rest.assets import AssetReads
+from lily.serving.rest.audit import AuditReads
 from lily.serving.rest.entities import EntityReads
 from lily.serving.rest.pages import PageTokens
 from lily.serving.rest.problems import describe
@@ -56,6 +58,7 @@ def build_app(settings: Settings) -> FastAPI:
     identity = IdentityParts(settings.auth, database)
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
+        AuditReads(AuditLog(database), PageTokens(secret)).router(),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),

@@ -23,6 +23,7 @@ from lily.pipeline.lanes import LaneQuery
 from lily.pipeline.relay import Relay
 from lily.pipeline.session import start_session
 from lily.pipeline.warm_up import warm_up
+from lily.pipeline.write_audit import WriteAudit
 from lily.repositories.iceberg.catalog import CREATE_TABLES
 from lily.repositories.postgres.applier import Applier
 from lily.repositories.postgres.queries import load
@@ -40,9 +41,9 @@ _log = structlog.get_logger(__name__)
 
 def run(settings: Settings) -> None:
     """Run until a query fails; whoever started this process starts it again."""
-    relays = {lane: Relay(settings, lane) for lane in Lane}
+    followers = {lane: (Relay(settings, lane), WriteAudit(settings, lane)) for lane in Lane}
     lanes = {
-        name: LaneQuery(name, lane, Applier(settings.database.url.get_secret_value()), relays[lane].wake)
+        name: LaneQuery(name, lane, Applier(settings.database.url.get_secret_value()), _wake(followers[lane]))
         for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
     }
     for name, query in lanes.items():
@@ -61,9 +62,18 @@ def run(settings: Settings) -> None:
         archive.NAME: lambda: archive.start(session, settings),
     }
     queries = {name: start() for name, start in starters.items()}
-    for relay in relays.values():
+    for relay, write_audit in followers.values():
         relay.start()
+        write_audit.start()
     _watch(settings, starters, queries)
+
+
+def _wake(followers: tuple[Relay, WriteAudit]) -> Callable[[], None]:
+    def wake() -> None:
+        for follower in followers:
+            follower.wake()
+
+    return wake
 
 
 def _create_tables(session: SparkSession) -> None:

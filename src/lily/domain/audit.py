@@ -23,6 +23,7 @@ _MICROSECOND = timedelta(microseconds=1)
 #: PostgreSQL cannot keep these in a text.
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _LONGEST = 2000
+_AT, _EVENT_ID = 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,9 @@ class AuditEntry:
     reason: str
     trace_id: str
     at: datetime
-    #: The event a write became, if it is known.
+    #: Of a write that was applied: its batch, and how many events of it this entry tells of.
     event_id: UUID | None = None
+    events: int = 0
 
 
 class Head(NamedTuple):
@@ -83,6 +85,7 @@ def entry_line(entry: AuditEntry) -> bytes:
         entry.trace_id,
         (entry.at - _EPOCH) // _MICROSECOND,
         entry.event_id.hex if entry.event_id else None,
+        entry.events,
     ]
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -91,8 +94,8 @@ def parse_line(line: bytes) -> AuditEntry:
     """The entry a line was made of; `ValueError` when it is not a whole line."""
     try:
         fields = json.loads(line)
-        fields[-1] = UUID(fields[-1]) if fields[-1] else None
-        fields[-2] = _EPOCH + fields[-2] * _MICROSECOND
+        fields[_AT] = _EPOCH + fields[_AT] * _MICROSECOND
+        fields[_EVENT_ID] = UUID(fields[_EVENT_ID]) if fields[_EVENT_ID] else None
         return AuditEntry(*fields)
     except (TypeError, LookupError, AttributeError) as error:
         raise ValueError(f"not an audit entry: {line[:80]!r}") from error

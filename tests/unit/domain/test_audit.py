@@ -26,6 +26,7 @@ ENTRY = AuditEntry(
     trace_id="4bf92f3577b34da6a3ce929d0e0e4736",
     at=datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC),
     event_id=UUID("018f3a5e-0000-7000-8000-000000000000"),
+    events=1,
 )
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -37,6 +38,7 @@ entries = st.builds(
     trace_id=texts,
     at=st.datetimes(timezones=st.just(UTC)),
     event_id=st.none() | st.uuids(),
+    events=st.integers(0, 1000),
 )
 
 
@@ -48,7 +50,7 @@ def test_a_line_is_read_back_as_the_entry_it_was_made_of(entry: AuditEntry) -> N
 
 @pytest.mark.parametrize("field", [field.name for field in fields(AuditEntry)])
 def test_a_change_of_any_field_changes_the_hash(field: str) -> None:
-    other: Any = {"allowed": False, "at": ENTRY.at + timedelta(microseconds=1), "event_id": None}
+    other: Any = {"allowed": False, "at": ENTRY.at + timedelta(microseconds=1), "event_id": None, "events": 2}
     changed = replace(ENTRY, **{field: other.get(field, "other")})
     assert extend(beginning("acme"), changed).hash != extend(beginning("acme"), ENTRY).hash
 

@@ -27,6 +27,7 @@ _COLUMNS = (
     "reason",
     "trace_id",
     "event_id",
+    "events",
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -12,11 +12,12 @@ from pydantic_core import to_json
 from lily.access.assets import AssetGuard, traits_of_document
 from lily.access.calls import Call, Reading
 from lily.access.decisions import Action
-from lily.access.requests import MalformedRequest, check_id
+from lily.access.requests import check_id
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.assets import Change, Place, StoredAsset
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.documents import ASSET_RESPONSES
+from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens, page_size
 
 History = Annotated[bool, Query(description="Answer the asset's history, newest first, in pages.")]
@@ -58,7 +59,7 @@ class AssetReads:
         if history:
             return await self._history(call, asset_id, page_size, page_token)
         if as_of is not None:
-            return await self._as_of(call, asset_id, _moment(as_of))
+            return await self._as_of(call, asset_id, read_moment("as_of", as_of))
         return _asset_answer(request, await self._readable(call, asset_id))
 
     async def _readable(self, call: Call, asset_id: str) -> StoredAsset:
@@ -120,14 +121,3 @@ def _entry(change: Change) -> dict[str, Any]:
         "changed": change.changed,
         "asset": change.asset,
     }
-
-
-def _moment(text: str) -> datetime:
-    # A plus sign that was not escaped arrives as a space.
-    try:
-        moment = datetime.fromisoformat(text.strip().replace(" ", "+" if "T" in text.upper() else "T"))
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise MalformedRequest(
-            f"as_of must be a time such as 2026-01-31T12:00:00Z, not {text[:64]!r}"
-        ) from None

@@ -15,10 +15,12 @@ CREATE TABLE audit (
     reason        text        NOT NULL,
     trace_id      text        NOT NULL,
     event_id      uuid,
+    events        integer     NOT NULL,
     hash          bytea       NOT NULL,
     PRIMARY KEY (tenant_id, seq)
 );
 CREATE INDEX audit_by_resource ON audit (tenant_id, resource_id, seq) WHERE resource_id <> '';
+CREATE INDEX audit_by_actor ON audit (tenant_id, actor, seq);
 CREATE INDEX audit_by_event ON audit (tenant_id, event_id) WHERE event_id IS NOT NULL;
 
 -- Where each chain ends, sealed with a key that is not in the database. Locking its row gives the turn to add.

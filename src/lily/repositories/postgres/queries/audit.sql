@@ -16,11 +16,12 @@ ON CONFLICT (tenant_id) DO NOTHING
 -- name: add_entries
 -- Called by the writer.
 INSERT INTO audit (tenant_id, seq, at, actor, acting_as, address, action, resource_kind, resource_id, allowed,
-                   reason, trace_id, event_id, hash)
+                   reason, trace_id, event_id, events, hash)
 SELECT %(tenant_id)s, * FROM unnest(
     %(seq)s::bigint[], %(at)s::timestamptz[], %(actor)s::text[], %(acting_as)s::text[], %(address)s::text[],
     %(action)s::text[], %(resource_kind)s::text[], %(resource_id)s::text[], %(allowed)s::boolean[],
-    %(reason)s::text[], %(trace_id)s::text[], %(event_id)s::uuid[], %(hash)s::bytea[])
+    %(reason)s::text[], %(trace_id)s::text[], %(event_id)s::uuid[], %(events)s::integer[],
+    %(hash)s::bytea[])
 
 -- name: move_head
 -- Called by the writer after the entries it points to.
@@ -38,3 +39,94 @@ ON CONFLICT (source) DO UPDATE SET position = excluded.position
 -- name: forget_source
 -- Called by the writer when a spool is empty and gone.
 DELETE FROM audit_sources WHERE source = %(source)s
+
+-- name: list_newest
+-- Called by GET /lily/v1/audit: a page of a tenant's entries, newest first.
+SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed, a.reason,
+       a.trace_id, a.event_id, a.events, a.hash
+  FROM audit AS a
+ WHERE a.tenant_id = %(tenant_id)s AND a.seq < %(place)s
+   AND (%(resource_kind)s::text IS NULL OR a.resource_kind = %(resource_kind)s)
+   AND (%(resource_id)s::text IS NULL OR a.resource_id = %(resource_id)s)
+   AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
+   AND (%(action)s::text IS NULL OR a.action = %(action)s)
+   AND (%(allowed)s::boolean IS NULL OR a.allowed = %(allowed)s)
+   AND (%(trace_id)s::text IS NULL OR a.trace_id = %(trace_id)s)
+   AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
+   AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+ ORDER BY a.seq DESC LIMIT %(limit)s
+
+-- name: list_oldest
+-- Called by exports: the next entries of a tenant, oldest first.
+SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed, a.reason,
+       a.trace_id, a.event_id, a.events, a.hash
+  FROM audit AS a
+ WHERE a.tenant_id = %(tenant_id)s AND a.seq > %(place)s
+   AND (%(resource_kind)s::text IS NULL OR a.resource_kind = %(resource_kind)s)
+   AND (%(resource_id)s::text IS NULL OR a.resource_id = %(resource_id)s)
+   AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
+   AND (%(action)s::text IS NULL OR a.action = %(action)s)
+   AND (%(allowed)s::boolean IS NULL OR a.allowed = %(allowed)s)
+   AND (%(trace_id)s::text IS NULL OR a.trace_id = %(trace_id)s)
+   AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
+   AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+ ORDER BY a.seq LIMIT %(limit)s
+
+-- name: list_of_asset
+-- Called by GET /lily/v1/metadata/audit/…: a page of what concerns one asset, newest first. A batch names no asset:
+-- the asset's changes tell which batches wrote it.
+SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed, a.reason,
+       a.trace_id, a.event_id, a.events, a.hash
+  FROM audit AS a
+ WHERE a.tenant_id = %(tenant_id)s AND a.seq < %(place)s
+   AND a.seq IN (
+       SELECT seq FROM audit
+        WHERE tenant_id = %(tenant_id)s AND resource_id = %(resource_id)s AND resource_id <> ''
+          AND resource_kind = 'asset'
+        UNION ALL
+       SELECT member.seq
+         FROM (SELECT DISTINCT batch_of(event_id) AS id FROM changes
+                WHERE asset_id = %(resource_id)s AND tenant_id = %(tenant_id)s) AS batch
+         JOIN audit AS member ON member.tenant_id = %(tenant_id)s AND member.event_id = batch.id)
+   AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
+   AND (%(action)s::text IS NULL OR a.action = %(action)s)
+   AND (%(allowed)s::boolean IS NULL OR a.allowed = %(allowed)s)
+   AND (%(trace_id)s::text IS NULL OR a.trace_id = %(trace_id)s)
+   AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
+   AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+ ORDER BY a.seq DESC LIMIT %(limit)s
+
+-- name: read_chain
+-- Called by `lily audit verify`: a whole chain, as its hashes see it (lily.domain.audit.entry_line).
+SELECT seq, hash, tenant_id, actor, acting_as, address, action, resource_kind, resource_id, allowed, reason, trace_id,
+       (extract(epoch FROM at) * 1000000)::bigint, replace(event_id::text, '-', ''), events
+  FROM audit WHERE tenant_id = %(tenant_id)s ORDER BY seq
+
+-- name: read_heads
+-- Called by `lily audit verify`: every chain there is, also one that lost its head.
+SELECT coalesce(h.tenant_id, a.tenant_id), h.seq, h.hash, h.seal
+  FROM audit_heads AS h
+  FULL JOIN (SELECT DISTINCT tenant_id FROM audit) AS a ON a.tenant_id = h.tenant_id
+ WHERE %(tenant_id)s = '' OR coalesce(h.tenant_id, a.tenant_id) = %(tenant_id)s
+ ORDER BY 1
+
+-- name: read_writes
+-- Called by the write audit: what the next changes of a lane did, one row per batch of events (and trace).
+-- A batch that is in the audit already is left out: a replay writes its changes again. The last row says only how
+-- far this reaches.
+WITH next AS (
+    SELECT seq, tenant_id, asset_id, event_id, actor, traceparent, outcome, applied_at
+      FROM changes WHERE lane = %(lane)s AND seq > %(after)s ORDER BY seq LIMIT %(most)s
+), written AS (
+    SELECT tenant_id, batch_of(event_id) AS batch, actor, split_part(coalesce(traceparent, ''), '-', 2) AS trace_id,
+           CASE WHEN count(*) = 1 THEN min(asset_id) ELSE '' END AS asset_id, min(applied_at) AS at,
+           count(*) AS events, array_agg(outcome) AS outcomes, min(seq) AS seq
+      FROM next GROUP BY 1, 2, 3, 4
+)
+SELECT w.tenant_id, w.actor, w.trace_id, w.asset_id, w.at, w.batch, w.events, w.outcomes, w.seq, NULL
+  FROM written AS w
+ WHERE w.events + coalesce((SELECT sum(a.events) FROM audit AS a
+                             WHERE a.tenant_id = w.tenant_id AND a.event_id = w.batch), 0) <= batch_size(w.batch)
+ UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, max(seq) FROM next
+ ORDER BY 9 NULLS LAST

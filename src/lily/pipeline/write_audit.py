@@ -1,0 +1,75 @@
+"""Tells the audit what was written: from the changes of a lane to the chains of their tenants.
+
+Derived from what was applied, so that a write acknowledged by a gateway that died right after is in the audit
+all the same. Each change is told once: the position is written with the entries.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import psycopg
+import structlog
+
+from lily.domain.assets import Lane
+from lily.repositories.postgres.audit_chains import AuditChains
+from lily.repositories.postgres.written import read_writes
+from lily.settings import Settings
+
+_log = structlog.get_logger(__name__)
+
+_MOST = 10_000
+#: One round costs a transaction, whatever it tells: not after every batch of the lane.
+_PAUSE_SECONDS = 0.5
+_IDLE_SECONDS = 5.0
+_RETRY_SECONDS = 1.0
+#: The audit may follow a moment later: it yields the processor to everything else.
+_NICE = 15
+
+
+class WriteAudit:
+    """One thread per lane, woken after every batch."""
+
+    def __init__(self, settings: Settings, lane: Lane) -> None:
+        self._url = settings.database.url.get_secret_value()
+        self._chains = AuditChains(settings.audit.key.get_secret_value())
+        self._lane = lane
+        self._wake = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name=f"audit-{self._lane.value}", daemon=True).start()
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    def _run(self) -> None:
+        if hasattr(os, "setpriority"):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        while True:
+            try:
+                self._follow()
+            except psycopg.Error as error:
+                _log.warning("audit_interrupted", lane=self._lane.value, error=str(error))
+                threading.Event().wait(_RETRY_SECONDS)
+            except BaseException:
+                # An audit that stops in silence is none: take the process down with it.
+                _log.exception("audit_failed", lane=self._lane.value)
+                os._exit(1)
+
+    def _follow(self) -> None:
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            while True:
+                self._wake.clear()
+                self.catch_up(connection)
+                self._wake.wait(_IDLE_SECONDS)
+                threading.Event().wait(_PAUSE_SECONDS)
+
+    def catch_up(self, connection: psycopg.Connection) -> None:
+        """Tell every change there is."""
+        source = f"changes-{self._lane.value}"
+        position: int | None = self._chains.taken(connection, source)
+        while position is not None:
+            entries, position = read_writes(connection, self._lane, position, _MOST)
+            if position is not None:
+                self._chains.add(connection, entries, source, position)

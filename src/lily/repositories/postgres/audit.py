@@ -1,0 +1,105 @@
+"""Reads the audit: pages for auditors, and whole chains for exports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.queries import load
+
+_SQL = load("audit.sql")
+_PAGE = 1000
+#: Newer than every entry.
+_END = (1 << 63) - 1
+
+
+class RecordedEntry(NamedTuple):
+    """An entry with its place in the chain."""
+
+    seq: int
+    at: datetime
+    actor: str
+    acting_as: str
+    address: str
+    action: str
+    resource_kind: str
+    resource_id: str
+    allowed: bool
+    reason: str
+    trace_id: str
+    event_id: UUID | None
+    events: int
+    hash: bytes
+
+    def document(self) -> dict[str, Any]:
+        """The entry as every interface shows it."""
+        event_id = str(self.event_id) if self.event_id else None
+        return self._asdict() | {"at": self.at.isoformat(), "event_id": event_id, "hash": self.hash.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries; None lets everything through."""
+
+    actor: str | None = None
+    action: str | None = None
+    resource_kind: str | None = None
+    resource_id: str | None = None
+    allowed: bool | None = None
+    trace_id: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def parameters(self, tenant_id: str, place: int, limit: int) -> dict[str, Any]:
+        chosen = {name: getattr(self, name) for name in self.__slots__}
+        return chosen | {"tenant_id": tenant_id, "place": place, "limit": limit}
+
+
+class AuditLog:
+    """The entries of every tenant; each question names the tenant it is asked for."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def newest(
+        self, tenant_id: str, wanted: AuditFilter, before: int | None, limit: int
+    ) -> list[RecordedEntry]:
+        """At most `limit` entries, newest first."""
+        return await self._fetch("list_newest", wanted.parameters(tenant_id, before or _END, limit))
+
+    async def of_asset(
+        self, tenant_id: str, asset_id: str, wanted: AuditFilter, before: int | None, limit: int
+    ) -> list[RecordedEntry]:
+        """The same for what concerns one asset, batches it was written in included."""
+        wanted = replace(wanted, resource_id=asset_id)
+        return await self._fetch("list_of_asset", wanted.parameters(tenant_id, before or _END, limit))
+
+    async def all(self, tenant_id: str, wanted: AuditFilter) -> AsyncIterator[list[RecordedEntry]]:
+        """Every entry, oldest first, in pages; what is added meanwhile is seen too."""
+        place = 0
+        while page := await self._fetch("list_oldest", wanted.parameters(tenant_id, place, _PAGE)):
+            yield page
+            place = page[-1].seq
+
+    async def _fetch(self, query: str, parameters: dict[str, Any]) -> list[RecordedEntry]:
+        return [RecordedEntry(*row) for row in await self._database.fetch(_SQL[query], parameters)]
+
+
+def read_all(url: str, tenant_id: str, wanted: AuditFilter) -> Iterator[list[RecordedEntry]]:
+    """Every entry, oldest first, in pages; for operators."""
+    place = 0
+    with psycopg.connect(url, options="-c timezone=UTC", row_factory=tuple_row) as connection:
+        while True:
+            rows = connection.execute(_SQL["list_oldest"], wanted.parameters(tenant_id, place, _PAGE))
+            page = [RecordedEntry(*row) for row in rows]
+            if not page:
+                return
+            yield page
+            place = page[-1].seq
