@@ -19,6 +19,7 @@ from kit.audit import KEY, entry
 from kit.eventually import eventually
 from lily.access.audit import AuditTrail
 from lily.domain.audit import Head, beginning, extend
+from lily.settings import Settings
 
 
 def rows(database: str, tenant_id: str = "acme") -> list[tuple[Any, ...]]:
@@ -143,3 +144,25 @@ def test_the_audit_is_append_only_even_for_its_owner(database: str, tmp_path: Pa
         trail.record(replace(entry(), actor="mallory"))
     with psycopg.connect(database) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute(statement.encode())
+
+
+def test_the_gateway_s_role_may_add_and_read_and_nothing_else(settings: Settings) -> None:
+    with psycopg.connect(settings.database.gateway_url) as connection:
+        query = "SELECT has_table_privilege('audit', %s)"
+        allowed = {
+            privilege
+            for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+            if connection.execute(query, (privilege,)).fetchone() == (True,)
+        }
+    assert allowed == {"SELECT", "INSERT"}
+
+
+def test_a_trail_with_the_gateway_s_role_writes_every_tenant_s_chain(
+    settings: Settings, tmp_path: Path
+) -> None:
+    trail = AuditTrail(settings.database.gateway_url, KEY, tmp_path)
+    with trail.running():
+        for tenant in ("acme", "umbrella", "*"):
+            trail.record(entry(tenant_id=tenant))
+    for tenant in ("acme", "umbrella", "*"):
+        assert len(rows(settings.database.url.get_secret_value(), tenant)) == 1
