@@ -59,6 +59,7 @@ class LakeSettings(_Slice):
     """Where the Iceberg tables are; their catalog is in the database unless `catalog_uri` is set."""
 
     warehouse: str
+    namespace: str = "lily"
     catalog_uri: SecretStr = SecretStr("")
 
 
@@ -130,6 +131,15 @@ class AuditSettings(_Slice):
     proxies: str = ""
 
 
+class QuotaSettings(_Slice):
+    """What a tenant may use that has no limits of its own; 0 is without limit."""
+
+    requests_per_second: int = 5_000
+    events_per_second: int = 100_000
+    max_assets: int = 0
+    max_bytes: int = 0
+
+
 class TelemetrySettings(_Slice):
     """`otlp_endpoint` is the one switch that exports traces; `trace_ratio` samples them."""
 
@@ -153,6 +163,7 @@ class Settings(BaseSettings):
     gateway: GatewaySettings = GatewaySettings()
     auth: AuthSettings
     audit: AuditSettings
+    quota: QuotaSettings = QuotaSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
 

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 
+from lily.access.admission import admit
 from lily.access.cookies import Cookies
 from lily.access.credentials import Authenticator, Credential
 from lily.access.decision_points import Access
@@ -94,7 +95,10 @@ def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]
     to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
     """
 
-    async def authorised_call(call: Annotated[Call, Depends(authenticated_call)]) -> Call:
+    async def authorised_call(
+        request: Request, call: Annotated[Call, Depends(authenticated_call)]
+    ) -> Call:
+        await admit(request, call.principal, writing=action is not Action.READ)
         if kind != ASSET:
             await call.require(action, Resource(call.tenant_id, kind))
             return call

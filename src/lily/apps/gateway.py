@@ -18,6 +18,7 @@ from lily.access.audit import AuditTrail
 from lily.access.decision_points import Access, DefaultBooks
 from lily.access.origins import read_networks
 from lily.apps.identity import IdentityParts
+from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
 from lily.ingest.rest.bodies import body_schemas
@@ -28,9 +29,8 @@ from lily.log.producer import LogProducer
 from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
-from lily.repositories.postgres.idempotency import IdempotencyKeys
-from lily.repositories.postgres.pool import Database
-from lily.repositories.postgres.visibility import Visibility
+from lily.repositories.postgres.pool import Database, TenantDatabase
+from lily.repositories.postgres.tenants import Tenants, TenantSources
 from lily.serving.health import Health
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.app import AppParts, create_app
@@ -40,8 +40,12 @@ from lily.serving.rest.entities import EntityReads
 from lily.serving.rest.pages import PageTokens
 from lily.serving.rest.problems import describe
 from lily.serving.rest.system import SystemRoutes
+from lily.serving.rest.tenants import TenantRest
 from lily.settings import Settings, load_settings
 from lily.telemetry import configure_logging, configure_tracing
+from lily.tenancy.open_cells import OpenCells
+from lily.tenancy.quotas import Quotas
+from lily.tenancy.routes import TenantRoutes
 
 DATA_DIR_VARIABLE = "LILY_DATA_DIR"
 
@@ -50,10 +54,15 @@ def build_app(settings: Settings) -> FastAPI:
     """The gateway's application, wired to the parts the settings name."""
     secret, wait_seconds = settings.auth.secret.get_secret_value(), settings.gateway.wait_seconds
     database, log = Database(settings.database), LogProducer(settings.kafka)
-    assets, visibility, keys = PostgresAssets(database), Visibility(database), IdempotencyKeys(database)
+    tenants, quotas = Tenants(database), Quotas(Limits(**settings.quota.model_dump()))
+    routes = TenantRoutes(tenants, quotas, database.url)
+    cells = OpenCells(settings, routes, tenants, database)
+    # What is about assets lives in the cell of its tenant; all else is in the shared cell's database.
+    homes = TenantDatabase(database, cells.database_of)
+    assets = PostgresAssets(homes)
     guard, access = AssetGuard(assets), Access(DefaultBooks())
-    writer = Writer(Recorder(log, visibility, keys), guard, wait_seconds)
-    after = AfterEvent(visibility, wait_seconds)
+    writer = Writer(Recorder(log, cells), guard, wait_seconds)
+    after = AfterEvent(cells, wait_seconds)
     trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
     identity = IdentityParts(settings.auth, database)
     routers = [
@@ -64,6 +73,7 @@ def build_app(settings: Settings) -> FastAPI:
         EntityWrites(writer).router(),
         EntityReads(guard, after).router(),
         *identity.routers(),
+        TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 
     @asynccontextmanager
@@ -74,14 +84,14 @@ def build_app(settings: Settings) -> FastAPI:
             stack.enter_context(trail.running())
             log.start()
             stack.callback(log.close)
-            await stack.enter_async_context(keys.running())
-            await stack.enter_async_context(visibility.running())
+            await stack.enter_async_context(routes.running())
+            await stack.enter_async_context(cells.running())
             await stack.enter_async_context(identity.running())
             yield
 
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
     known = identity.authenticator, identity.cookies
-    return create_app(AppParts(*known, access, trail, proxies, routers, body_schemas(), running))
+    return create_app(AppParts(*known, access, trail, proxies, routes, routers, body_schemas(), running))
 
 
 def worker_app() -> FastAPI:

@@ -82,6 +82,13 @@ class Unavailable(LilyError):
     retryable = True
 
 
+class QuotaExceeded(LilyError):
+    """The tenant asked for more than it may have; nothing was accepted. `retry_after` is in seconds."""
+
+    code = "quota_exceeded"
+    retryable = True
+
+
 class MisconfiguredError(LilyError):
     """Lily cannot start like this; the message names the setting or the command that mends it."""
 

@@ -11,10 +11,12 @@ from uuid import UUID
 from lily.domain.errors import NotVisibleYet, Unavailable
 from lily.domain.event_ids import batch_id_from_key, new_batch_id
 from lily.ingest.assertions import Arrival, Draft, make_records
+from lily.log.envelope import EventType
 from lily.log.producer import LogProducer
-from lily.repositories.postgres.idempotency import IdempotencyKeys, KeyedRequest
+from lily.repositories.postgres.idempotency import KeyedRequest
 from lily.repositories.postgres.visibility import Refusal, Settlement, Visibility
 from lily.telemetry import EVENTS_ACCEPTED
+from lily.tenancy.open_cells import OpenCells
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,9 @@ class Receipt:
 class Recorder:
     """The one way onto the log for every way in."""
 
-    def __init__(self, log: LogProducer, visibility: Visibility, keys: IdempotencyKeys) -> None:
+    def __init__(self, log: LogProducer, cells: OpenCells) -> None:
         self._log = log
-        self._visibility = visibility
-        self._keys = keys
+        self._cells = cells
 
     async def record(self, submission: Submission) -> Receipt:
         """Return when the events are on the log, and visible if the submission waits for that."""
@@ -58,41 +59,55 @@ class Recorder:
             now_ms = int(submission.arrival.time.timestamp() * 1000)
             return await self._append(submission, new_batch_id(now_ms, len(submission.drafts)))
         event_id = keyed_event_id(submission.keyed, len(submission.drafts))
-        async with self._keys.claim(submission.keyed, event_id) as repeated:
+        keys = (await self._cells.of(submission.arrival.tenant_id)).keys
+        async with keys.claim(submission.keyed, event_id) as repeated:
             known = await self._known(submission, event_id) if repeated else None
             receipt = known or await self._append(submission, event_id)
         return replace(receipt, replayed=repeated)
 
     async def earlier(self, keyed: KeyedRequest | None) -> Receipt | None:
         """What a single event recorded under this key led to, if it is visible already."""
-        if keyed is None or not await self._keys.is_known(keyed):
+        if keyed is None:
+            return None
+        cell = await self._cells.of(keyed.tenant_id)
+        if not await cell.keys.is_known(keyed):
             return None
         event_id = keyed_event_id(keyed, 1)
-        settlement = await self._visibility.settled(keyed.tenant_id, event_id)
+        settlement = await cell.visibility.settled(keyed.tenant_id, event_id)
         return Receipt(event_id, True, settlement) if settlement else None
 
     async def refusals(self, tenant_id: str, receipt: Receipt) -> list[Refusal]:
         """The events of a waited-for batch that became dead letters."""
         if receipt.settlement is None or not receipt.settlement.dead:
             return []
-        return await self._visibility.refusals(tenant_id, receipt.event_id)
+        return await (await self._cells.of(tenant_id)).visibility.refusals(tenant_id, receipt.event_id)
 
     async def _known(self, submission: Submission, event_id: UUID) -> Receipt | None:
-        settlement = await self._visibility.settled(submission.arrival.tenant_id, event_id)
+        tenant_id = submission.arrival.tenant_id
+        settlement = await (await self._cells.of(tenant_id)).visibility.settled(tenant_id, event_id)
         return Receipt(event_id, True, settlement) if settlement else None
 
     async def _append(self, submission: Submission, event_id: UUID) -> Receipt:
-        await self._log.append(make_records(event_id, submission.drafts, submission.arrival))
-        for lane, drafts in Counter(draft.lane for draft in submission.drafts).items():
-            EVENTS_ACCEPTED.labels(lane.value).inc(drafts)
-        return Receipt(event_id, False, await self._wait(submission, event_id))
+        routes, drafts = self._cells.routes, submission.drafts
+        tenant = await routes.of(submission.arrival.tenant_id)
+        cell = await self._cells.of(tenant.tenant_id)
+        frees = all(draft.event_type is EventType.ASSET_PURGED for draft in drafts)
+        routes.quotas.spend(tenant, len(drafts), frees=frees)
+        with routes.writing(tenant):
+            records = make_records(event_id, drafts, submission.arrival)
+            await self._log.append(records, cell.topic_prefix)
+        for lane, events in Counter(draft.lane for draft in drafts).items():
+            EVENTS_ACCEPTED.labels(lane.value).inc(events)
+        return Receipt(event_id, False, await self._wait(submission, event_id, cell.visibility))
 
-    async def _wait(self, submission: Submission, event_id: UUID) -> Settlement | None:
+    async def _wait(
+        self, submission: Submission, event_id: UUID, visibility: Visibility
+    ) -> Settlement | None:
         waiting = submission.waiting
         if waiting.seconds == 0 and not waiting.must_see:
             return None
         try:
-            return await self._visibility.wait(submission.arrival.tenant_id, event_id, waiting.seconds)
+            return await visibility.wait(submission.arrival.tenant_id, event_id, waiting.seconds)
         except NotVisibleYet:
             if not waiting.must_see:
                 return None

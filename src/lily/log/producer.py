@@ -70,15 +70,18 @@ class LogProducer:
         self._producer = Producer(self._config)
         self._thread.start()
 
-    async def append(self, records: Mapping[Topic, Sequence[Record]]) -> None:
-        """Return when all are on the log for good; `Unavailable` when that is not certain in time."""
+    async def append(self, records: Mapping[Topic, Sequence[Record]], prefix: str | None = None) -> None:
+        """Return when all are on the log for good; `Unavailable` when that is not certain in time.
+
+        `prefix` is that of another cell's topics.
+        """
         producer = self._producer
         expected = sum(map(len, records.values()))
         if len(producer) + expected > MAX_QUEUED_EVENTS:
             raise Unavailable("the log takes no more events at the moment; nothing was accepted, try again")
         delivery = _Delivery(expected)
         for topic, of_topic in records.items():
-            _enqueue(producer, topic.under(self._prefix), of_topic, delivery)
+            _enqueue(producer, topic.under(self._prefix if prefix is None else prefix), of_topic, delivery)
         error = await delivery.done
         if error is not None:
             await self._replace_after(error, producer)

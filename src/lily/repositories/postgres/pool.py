@@ -7,7 +7,7 @@ The gateway's role sees no row of any tenant by itself. A statement is bound to 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any, LiteralString
@@ -100,6 +100,25 @@ class Database:
     async def _transaction(self, tenant_id: str) -> AsyncIterator[Connection]:
         async with self._pool.connection() as connection, connection.transaction():
             await connection.execute(_BIND, {"tenant_id": tenant_id})
+            yield connection
+
+
+class TenantDatabase(Database):
+    """The database of the cell each tenant lives in; what names no tenant goes to the shared cell's."""
+
+    def __init__(self, shared: Database, home_of: Callable[[str], Awaitable[Database]]) -> None:
+        self.url = shared.url
+        self._shared = shared
+        self._home_of = home_of
+
+    async def fetch(self, statement: LiteralString, parameters: Mapping[str, Any]) -> list[Row]:
+        tenant_id = parameters.get("tenant_id")
+        home = self._shared if tenant_id is None else await self._home_of(tenant_id)
+        return await home.fetch(statement, parameters)
+
+    @asynccontextmanager
+    async def transaction(self, tenant_id: str) -> AsyncIterator[Connection]:
+        async with (await self._home_of(tenant_id)).transaction(tenant_id) as connection:
             yield connection
 
 

@@ -8,14 +8,14 @@ from fastapi import Header, Request
 
 from lily.access.calls import Reading
 from lily.access.requests import read_event_id
-from lily.repositories.postgres.visibility import Visibility
+from lily.tenancy.open_cells import OpenCells
 
 HEADER = "lily-after"
 
 
 class AfterEvent:
-    def __init__(self, visibility: Visibility, wait_seconds: float) -> None:
-        self._visibility = visibility
+    def __init__(self, cells: OpenCells, wait_seconds: float) -> None:
+        self._cells = cells
         self._wait_seconds = wait_seconds
 
     async def visible(
@@ -28,6 +28,9 @@ class AfterEvent:
     ) -> None:
         """Return at once without the header, else when the event is visible; raise after the time limit."""
         event_id = read_event_id(request, HEADER) if lily_after is not None else None
-        if event_id is None or await self._visibility.settled(call.tenant_id, event_id):
+        if event_id is None:
             return
-        await self._visibility.wait(call.tenant_id, event_id, call.preference.seconds(self._wait_seconds))
+        visibility = (await self._cells.of(call.tenant_id)).visibility
+        if await visibility.settled(call.tenant_id, event_id):
+            return
+        await visibility.wait(call.tenant_id, event_id, call.preference.seconds(self._wait_seconds))

@@ -20,6 +20,7 @@ from lily.serving.rest.documents import Problem
 from lily.serving.rest.exchanges import Exchanges
 from lily.serving.rest.problems import MEDIA_TYPE, install
 from lily.serving.rest.system import lily_version
+from lily.tenancy.routes import TenantRoutes
 
 _DESCRIPTION = "Facts about data assets in, a catalog out. Errors are problem documents (RFC 9457)."
 _REFERENCE = "#/components/schemas/{model}"
@@ -34,6 +35,7 @@ class AppParts:
     access: Access
     trail: AuditTrail
     proxies: Sequence[Network]
+    tenants: TenantRoutes
     routers: Sequence[APIRouter]
     body_schemas: dict[str, Any]
     running: Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -54,6 +56,7 @@ def create_app(parts: AppParts) -> FastAPI:
     app.state.proxies = parts.proxies
     app.state.authenticator = parts.authenticator
     app.state.cookies = parts.cookies
+    app.state.tenants = parts.tenants
     # The routes themselves, not routers within a router: what is served can be listed in one loop.
     app.router.routes.extend(route for router in parts.routers for route in router.routes)
     install(app)

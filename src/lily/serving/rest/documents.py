@@ -64,6 +64,50 @@ class EntityDocument(BaseModel):
     updated_at: datetime
 
 
+class TenantLimits(BaseModel):
+    """0 is without limit."""
+
+    requests_per_second: int
+    events_per_second: int
+    max_assets: int
+    max_bytes: int
+
+
+class TenantUsage(BaseModel):
+    assets: int
+    bytes: int
+
+
+class TenantConfig(BaseModel):
+    """A tenant: where it lives, what it may use and does, and what it has set for itself."""
+
+    tenant_id: str
+    isolation: str
+    cell: str
+    state: str
+    limits: TenantLimits
+    usage: TenantUsage
+    settings: dict[str, Any]
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class TenantSource(BaseModel):
+    """What a tenant has from one source; an empty name stands for assets of none."""
+
+    data_source: str
+    assets: int
+    bytes: int
+    last_event: datetime
+    counted_at: datetime
+
+
+class TenantSourceList(BaseModel):
+    tenant_id: str
+    sources: list[TenantSource]
+
+
 class ProblemError(BaseModel):
     pointer: str
     detail: str

@@ -64,6 +64,9 @@ class _Exchange:
             for name, value in _SAFE_HEADERS.items():
                 headers.setdefault(name, value)
             headers.setdefault("cache-control", "no-store")
+            if rate_limit := self._scope["state"].get("rate_limit"):
+                for name, value in rate_limit.headers().items():
+                    headers.setdefault(name, value)
             headers["traceresponse"] = self._trace.header
             headers["x-request-id"] = self._trace.trace_id
         await self._send(message)

@@ -33,6 +33,7 @@ STATUS = {
     "invalid_input": 422,
     "idempotency_key_reused": 422,
     "too_many_requests": 429,
+    "quota_exceeded": 429,
     "internal": 500,
     "unavailable": 503,
     "not_visible_yet": 504,
@@ -61,6 +62,7 @@ def answer(request: Request, error: LilyError) -> Response:
         headers["lily-event-id"] = str(error.values["event_id"])
     if error.retryable:
         headers["retry-after"] = str(error.values.get("retry_after", RETRY_AFTER_SECONDS))
+    headers |= error.values.get("headers", {})
     if error.code == "unauthenticated":
         headers["www-authenticate"] = 'Bearer realm="lily", error="invalid_token"'
     return Response(to_json(problem), problem["status"], headers, media_type=MEDIA_TYPE)
