@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic_core import from_json, to_json
 
-from lily.access.calls import Call, call_for
+from lily.access.calls import Call, Reading, call_for
 from lily.access.decisions import Action
 from lily.access.requests import ContentTooLarge, read_body, read_expected_versions
 from lily.domain.errors import InvalidInput, NotFound, VersionConflict
@@ -18,7 +18,6 @@ from lily.repositories.postgres.tenants import Tenant, Tenants, TenantSources
 from lily.serving.rest.documents import TenantConfig, TenantSourceList
 from lily.tenancy.quotas import Quotas
 
-Reading = Annotated[Call, Depends(call_for(Action.READ, "tenant"))]
 Administering = Annotated[Call, Depends(call_for(Action.ADMINISTER, "tenant"))]
 
 MAX_SETTINGS_BYTES = 64 * 1024
