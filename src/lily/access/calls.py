@@ -95,9 +95,7 @@ def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]
     to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
     """
 
-    async def authorised_call(
-        request: Request, call: Annotated[Call, Depends(authenticated_call)]
-    ) -> Call:
+    async def authorised_call(request: Request, call: Annotated[Call, Depends(authenticated_call)]) -> Call:
         await admit(request, call.principal, writing=action is not Action.READ)
         if kind != ASSET:
             await call.require(action, Resource(call.tenant_id, kind))
