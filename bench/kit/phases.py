@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-PHASES = ("collect", "copy", "order", "merge", "commit")
+PHASES = ("collect", "copy", "merge", "commit")
 _HISTOGRAM = "lily_batch_phase_seconds"
 _APPLIED = "lily_events_applied_total"
 

@@ -91,7 +91,7 @@ def test_one_event_on_both_lanes_at_once_counts_once(catalog: Catalog) -> None:
 
 
 def apply(catalog: Catalog, batch: Batch, *events: Event) -> Phases | None:
-    query = LaneQuery(batch.query, batch.lane, catalog.applier, lambda: None)
+    query = LaneQuery(batch.query, batch.lane, catalog.applier, lambda _: None)
     return apply_once(query, batch, lambda: catalog.applier.apply_table(batch, stage(events)))
 
 
@@ -141,7 +141,7 @@ def test_what_the_executors_staged_is_applied_at_once(catalog: Catalog) -> None:
     parts = [stage([table("a"), table("b")]), stage([table("c")])]
     catalog.applier.clear_staging()
     for part in parts:
-        assert copy_to_leaf_staging(catalog.url, part.to_batches()) == part.num_rows
+        copy_to_leaf_staging(catalog.url, part.to_batches())
     catalog.applier.apply_staged(batch_of(3, 1, Lane.LEAF))
     assert set(catalog.rows()) == {"a", "b", "c"}
 

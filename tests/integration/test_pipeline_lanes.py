@@ -22,7 +22,7 @@ def apply_batch(lane: Lane, catalog: Catalog, records: DataFrame, batch_id: int)
     """Apply as the lane's query does; returns who was woken."""
     woken: list[str] = []
     name = structural.NAME if lane is Lane.STRUCTURAL else leaf.NAME
-    query = LaneQuery(name, lane, catalog.applier, lambda: woken.append("relay"))
+    query = LaneQuery(name, lane, catalog.applier, lambda _: woken.append("relay"))
     if lane is Lane.STRUCTURAL:
         structural.apply_batch(query, records.transform(parse_records), batch_id)
     else:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -19,6 +20,7 @@ from lily.domain.assets import Lane
 from lily.domain.errors import LilyError
 from lily.pipeline.checkpoints import check_checkpoint
 from lily.pipeline.jobs import archive, history, leaf, structural
+from lily.pipeline.lake import Lake
 from lily.pipeline.lanes import LaneQuery
 from lily.pipeline.relay import Relay
 from lily.pipeline.session import start_session
@@ -41,9 +43,13 @@ _log = structlog.get_logger(__name__)
 
 def run(settings: Settings) -> None:
     """Run until a query fails; whoever started this process starts it again."""
-    followers = {lane: (Relay(settings, lane), WriteAudit(settings, lane)) for lane in Lane}
+    lake = Lake()
+    followers = {
+        lane: (Relay(settings, lane, lambda: lake.note(0)), WriteAudit(settings, lane)) for lane in Lane
+    }
+    url = settings.database.url.get_secret_value()
     lanes = {
-        name: LaneQuery(name, lane, Applier(settings.database.url.get_secret_value()), _wake(followers[lane]))
+        name: LaneQuery(name, lane, Applier(url), partial(_tell, followers[lane], lake))
         for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
     }
     for name, query in lanes.items():
@@ -51,29 +57,26 @@ def run(settings: Settings) -> None:
     _beat(settings, "starting", {})
     session = start_session(settings)
     with ThreadPoolExecutor() as beside:
-        lake = beside.submit(_create_tables, session)
-        url = settings.database.url.get_secret_value()
+        tables = beside.submit(_create_tables, session)
         warm_up(session, lanes[structural.NAME], lanes[leaf.NAME], url)
-        lake.result()
+        tables.result()
     starters: dict[str, Callable[[], StreamingQuery]] = {
         structural.NAME: lambda: structural.start(session, settings, lanes[structural.NAME]),
         leaf.NAME: lambda: leaf.start(session, settings, lanes[leaf.NAME]),
-        history.NAME: lambda: history.start(session, settings),
-        archive.NAME: lambda: archive.start(session, settings),
     }
     queries = {name: start() for name, start in starters.items()}
     for relay, write_audit in followers.values():
         relay.start()
         write_audit.start()
-    _watch(settings, starters, queries)
+    lake.start({job.NAME: partial(job.start, session, settings) for job in (history, archive)})
+    _watch(settings, starters, queries, lake)
 
 
-def _wake(followers: tuple[Relay, WriteAudit]) -> Callable[[], None]:
-    def wake() -> None:
-        for follower in followers:
-            follower.wake()
-
-    return wake
+def _tell(followers: tuple[Relay, WriteAudit], lake: Lake, events: int) -> None:
+    """A batch of so many events is visible now."""
+    for follower in followers:
+        follower.wake()
+    lake.note(events)
 
 
 def _create_tables(session: SparkSession) -> None:
@@ -82,7 +85,10 @@ def _create_tables(session: SparkSession) -> None:
 
 
 def _watch(
-    settings: Settings, starters: dict[str, Callable[[], StreamingQuery]], queries: dict[str, StreamingQuery]
+    settings: Settings,
+    starters: dict[str, Callable[[], StreamingQuery]],
+    queries: dict[str, StreamingQuery],
+    lake: Lake,
 ) -> None:
     """Start a failed query again; give up when one keeps failing, and let the supervisor start afresh."""
     failures: list[float] = []
@@ -94,7 +100,9 @@ def _watch(
                 _beat(settings, "failed", queries)
                 sys.exit(1)
             queries[name] = starters[name]()
-        failed_lately = any(at > _forgiven_before() for at in failures)
+        failed_lately = lake.failed_after(_forgiven_before()) or any(
+            at > _forgiven_before() for at in failures
+        )
         _beat(settings, "degraded" if failed_lately else "healthy", queries)
         time.sleep(_BEAT_SECONDS)
 

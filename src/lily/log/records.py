@@ -30,6 +30,8 @@ class RecordTemplate:
         self._headers = envelope.headers()
         names = [name for name, _ in self._headers]
         self._id, self._subject = names.index("ce_id"), names.index("ce_subject")
+        #: Where `ce_time` stands among the headers, for events that have a time of their own.
+        self.time = names.index("ce_time")
         self._key_prefix = envelope.key.removesuffix(envelope.subject.encode())
 
     def record(self, event_id: bytes, subject: str, data: bytes) -> Record:

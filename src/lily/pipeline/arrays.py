@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -107,4 +108,4 @@ def _instant(text: str | None) -> datetime | None:
 def _event_id(given: str | None, source: str | None, sound: bool) -> str | None:
     if given is None or sound:
         return given.lower() if given else None
-    return hashlib.md5(f"{source or ''}\x1f{given}".encode(), usedforsecurity=False).hexdigest()
+    return str(UUID(hashlib.md5(f"{source or ''}\x1f{given}".encode(), usedforsecurity=False).hexdigest()))

@@ -27,7 +27,7 @@ class LaneQuery:
     name: str
     lane: Lane
     applier: Applier
-    after_commit: Callable[[], None]
+    after_commit: Callable[[int], None]
 
 
 def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:
@@ -92,7 +92,7 @@ def tell(query: LaneQuery, batch: Batch, phases: Phases, summary: pa.Table) -> N
     for received in (*summary["oldest_received"].to_pylist(), *summary["newest_received"].to_pylist()):
         VISIBLE_SECONDS.labels(lane).observe(max(0.0, (now - received).total_seconds()))
     trace_applied(query.name, pc.list_flatten(summary["traces"]).to_pylist())
-    query.after_commit()
+    query.after_commit(batch.events)
     _log.debug(
         "batch_applied", query=query.name, batch_id=batch.batch_id, events=batch.events, dead=batch.dead
     )

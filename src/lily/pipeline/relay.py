@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import psycopg
 import structlog
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lily.domain.assets import Lane
 from lily.log.envelope import Envelope, EventType
 from lily.log.producer import producer_config
+from lily.log.records import Record, RecordTemplate
 from lily.log.topics import Topic
 from lily.repositories.postgres.outbox import Outbox, Told, changes_of, dead_letters_of
 from lily.settings import Settings
@@ -27,6 +28,7 @@ from lily.telemetry import CHANGES_PUBLISHED
 _log = structlog.get_logger(__name__)
 
 _MOST = 2000
+_REPORT = {"linger.ms": 20, "delivery.report.only.error": True}
 _IDLE_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 #: Columns may be told later: the leaf lane's relay yields the processor to everything else.
@@ -43,9 +45,10 @@ class _Channel:
 class Relay:
     """One thread per lane, woken after every batch."""
 
-    def __init__(self, settings: Settings, lane: Lane) -> None:
+    def __init__(self, settings: Settings, lane: Lane, after_publish: Callable[[], None]) -> None:
         self._settings = settings
         self._lane = lane
+        self._after_publish = after_publish
         self._wake = threading.Event()
         self._channels = (
             _Channel(changes_of(lane), Topic.METADATA_CHANGES, EventType.ASSET_CHANGED),
@@ -61,7 +64,7 @@ class Relay:
     def _run(self) -> None:
         if _NICE[self._lane] and hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE[self._lane])
-        producer = Producer(producer_config(self._settings.kafka) | {"linger.ms": 20})
+        producer = Producer(producer_config(self._settings.kafka) | _REPORT)
         while True:
             try:
                 self._relay(producer)
@@ -89,37 +92,50 @@ class Relay:
     def _publish(self, producer: Producer, channel: _Channel, told: Sequence[Told]) -> None:
         topic = channel.topic.under(self._settings.kafka.topic_prefix)
         failures: list[str] = []
-        published = 0
-        for row in told:
-            if row.data is not None:
-                envelope = _envelope(channel.event_type, row, row.data)
-                producer.produce(
-                    topic,
-                    envelope.data,
-                    envelope.key,
-                    headers=envelope.headers(),
-                    on_delivery=lambda error, _: failures.append(error.str()) if error else None,
-                )
-                published += 1
+
+        def note_failure(error: KafkaError | None, _: object) -> None:
+            failures.append(str(error))
+
+        records = list(_records(channel.event_type, told))
+        for record in records:
+            producer.produce(
+                topic, record.value, record.key, headers=record.headers, on_delivery=note_failure
+            )
         if producer.flush(30) or failures:
             raise KafkaException(f"{channel.topic} did not acknowledge: {failures[:1]}")
-        CHANGES_PUBLISHED.labels(self._lane.value).inc(published)
+        CHANGES_PUBLISHED.labels(self._lane.value).inc(len(records))
+        self._after_publish()
 
 
-def _envelope(event_type: EventType, row: Told, data: str) -> Envelope:
+def _records(event_type: EventType, told: Sequence[Told]) -> Iterator[Record]:
+    """The records that tell these rows; neighbours of one tenant and actor share what they have in common."""
+    common: tuple[str, str] | None = None
+    for row in told:
+        if row.data is None:
+            continue
+        if common != (row.tenant_id, row.actor):
+            common = (row.tenant_id, row.actor)
+            template = RecordTemplate(_envelope(event_type, row))
+        record = template.record(_id_of(row), row.subject, row.data.encode())
+        record.headers[template.time] = ("ce_time", row.at.isoformat())
+        if row.traceparent:
+            record.headers.append(("traceparent", row.traceparent))
+        yield record
+
+
+def _envelope(event_type: EventType, row: Told) -> Envelope:
     return Envelope(
-        event_id=_as_uuid(row.event_id, row.subject),
+        event_id=UUID(int=0),
         event_type=event_type,
         source="lily/pipeline",
         tenant_id=row.tenant_id,
         subject=row.subject,
         time=row.at,
-        data=data.encode(),
+        data=b"",
         actor=row.actor,
-        traceparent=row.traceparent,
     )
 
 
-def _as_uuid(event_id: str, subject: str) -> UUID:
+def _id_of(row: Told) -> bytes:
     """A dead letter may have no id of its own: its place in the log then makes one."""
-    return UUID(event_id) if event_id else uuid5(NAMESPACE_URL, subject)
+    return (row.event_id or str(uuid5(NAMESPACE_URL, row.subject))).encode()

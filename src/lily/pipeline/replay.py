@@ -47,7 +47,7 @@ def restore_from_lake(session: SparkSession, settings: Settings) -> int:
     restored = 0
     for lane, topic in LANE_TOPICS.items():
         applier = Applier(settings.database.url.get_secret_value())
-        query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, applier, lambda: None)
+        query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, applier, lambda _: None)
         for partition, first in first_offsets(settings.kafka, topic).items():
             name = topic.under(settings.kafka.topic_prefix)
             older = session.table(EVENTS).where(

@@ -49,7 +49,6 @@ _IDLE_RULES = [
 # - The generated decoder is larger than what the JVM compiles by default; interpreted it takes twice as long.
 # - With any other limit of bytes Spark measures the whole Arrow batch after every row it adds: 200,000 rows
 #   to the executors' Python took 55 s. The limit of records bounds the memory.
-# - A polling delay of 80 ms keeps an idle query cheap and adds at most that to an event.
 _CONFIG = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.optimizer.excludedRules": ",".join(
@@ -60,7 +59,6 @@ _CONFIG = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.streaming.pollingDelay": "80ms",
     "spark.sql.streaming.noDataProgressEventInterval": "60000",
     "spark.sql.streaming.minBatchesToRetain": "20",
     "spark.sql.streaming.numRecentProgressUpdates": "8",

@@ -34,11 +34,17 @@ class Pace:
     """How a query batches: at most so many records, and at least so long between two batches.
 
     A batch costs about 100 ms of processor time however small it is. The pause bounds how many there are
-    under load; a record that comes after a quiet moment does not wait.
+    under load; a record that comes after a quiet moment does not wait, but for the next look at the log,
+    `look` later than the one before.
     """
 
     most: int
-    pause: str
+    pause: str = ""
+    look: str = "80ms"
+
+    def options(self) -> dict[str, str]:
+        queue = {"minOffsetsPerTrigger": str(self.most), "maxTriggerDelay": self.pause} if self.pause else {}
+        return {"maxOffsetsPerTrigger": str(self.most)} | queue
 
 
 def read_topics(
@@ -49,15 +55,15 @@ def read_topics(
     Partitions are assigned, not subscribed to: a subscription asks the broker for them with every look at
     the log's end, and they never change (that would break the order of an asset's events).
     """
+    # A query keeps the setting it was started with.
+    session.conf.set("spark.sql.streaming.pollingDelay", pace.look)
     return (
         session.readStream.format("kafka")
         .options(**kafka_options(settings))
         .option("assign", json.dumps(partitions_of(settings, topics)))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
-        .option("maxOffsetsPerTrigger", pace.most)
-        .option("minOffsetsPerTrigger", pace.most)
-        .option("maxTriggerDelay", pace.pause)
+        .options(**pace.options())
         .option("failOnDataLoss", "true")
         .load()
     )

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import LANE_TOPICS
-from lily.pipeline.jobs.history import INTERVAL, PACE
+from lily.pipeline.jobs.history import PACE
 from lily.pipeline.session import HISTORY_POOL
 from lily.pipeline.sources import read_topics
 from lily.repositories.iceberg.catalog import EVENTS
@@ -17,6 +17,7 @@ NAME = "archive"
 
 
 def start(session: SparkSession, settings: Settings) -> StreamingQuery:
+    """Run until everything received so far is in the lake."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
     return (
         read_topics(session, settings.kafka, LANE_TOPICS.values(), PACE)
@@ -26,7 +27,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .option("fanout-enabled", "true")
         .option("distribution-mode", "none")  # no shuffle: a batch lies in one day, seldom two
-        .trigger(processingTime=INTERVAL)
+        .trigger(availableNow=True)
         .toTable(EVENTS)
     )
 

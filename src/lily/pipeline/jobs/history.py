@@ -13,9 +13,8 @@ from lily.repositories.iceberg.catalog import HISTORY
 from lily.settings import Settings
 
 NAME = "history"
-#: An Iceberg commit takes 0.7 to 0.9 s however small it is, so history follows at its own pace.
-INTERVAL = "10 seconds"
-PACE = Pace(most=200_000, pause="1s")
+#: What a batch that is stopped half-way has to do again.
+PACE = Pace(most=50_000)
 
 _CHANGE = """
     tenant_id STRING, asset_id STRING, version INT, event_id STRING, event_time TIMESTAMP,
@@ -25,6 +24,7 @@ _CHANGE = """
 
 
 def start(session: SparkSession, settings: Settings) -> StreamingQuery:
+    """Run until everything told so far is in the lake."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
     return (
         read_topics(session, settings.kafka, [Topic.METADATA_CHANGES], PACE)
@@ -34,7 +34,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .option("fanout-enabled", "true")
         .option("distribution-mode", "none")  # no shuffle: a batch lies in one day, seldom two
-        .trigger(processingTime=INTERVAL)
+        .trigger(availableNow=True)
         .toTable(HISTORY)
     )
 

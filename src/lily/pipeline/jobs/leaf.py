@@ -21,7 +21,7 @@ from lily.repositories.postgres.applier import ConnectionLost, StagingEmptied, c
 from lily.settings import Settings
 
 NAME = "assets-leaf"
-PACE = Pace(most=200_000, pause="1s")
+PACE = Pace(most=200_000, pause="1s", look="300ms")
 
 _log = structlog.get_logger(__name__)
 
@@ -75,14 +75,7 @@ def copy_batch(batch: DataFrame, url: str) -> pa.Table:
 
 def copy_and_summarise(url: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs on an executor: copies one partition and yields what the driver needs to know of it."""
-    summaries: list[pa.Table] = []
-
-    def passing() -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            staged = stage_batch(batch)
-            summaries.append(summarise(pa.Table.from_batches([staged])))
-            yield staged
-
-    copy_to_leaf_staging(url, passing())
-    for summary in summaries:
-        yield from summary.to_batches()
+    staged = [stage_batch(batch) for batch in batches]
+    if staged:
+        copy_to_leaf_staging(url, staged)
+        yield from summarise(pa.Table.from_batches(staged)).to_batches()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,6 +16,7 @@ import pyarrow as pa
 from lily.domain.assets import Lane
 from lily.domain.errors import LilyError
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.rounds import ROUND, number_rounds
 
 TEMPORARY_STAGING = "staged_events"
 LEAF_STAGING = "leaf_staging"
@@ -77,7 +78,6 @@ class Phases:
 
     collect: float = 0.0
     copy: float = 0.0
-    order: float = 0.0
     merge: float = 0.0
     commit: float = 0.0
 
@@ -100,7 +100,7 @@ class Applier:
         """Copy a small batch over this connection and apply it; `keep=False` rolls it back (a rehearsal)."""
 
         def copy(cursor: Any) -> str:
-            cursor.adbc_ingest(TEMPORARY_STAGING, staged, mode="append", temporary=True)
+            cursor.adbc_ingest(TEMPORARY_STAGING, number_rounds(staged), mode="append", temporary=True)
             return TEMPORARY_STAGING
 
         try:
@@ -135,13 +135,17 @@ class Applier:
 
         try:
             return self._in_transaction(batch, count, keep=True)
+        except adbc.IntegrityError:
+            with self._transaction() as cursor:
+                cursor.execute(_SQL["keep_first_copies"].format(staging=LEAF_STAGING))
+            return self._in_transaction(batch, count, keep=True)
         except adbc.DataError:
             return self.apply_table(batch, self._read_staging())
 
     def _read_staging(self) -> pa.Table:
         with self._transaction() as cursor:
             cursor.execute(f"SELECT * FROM {LEAF_STAGING}")
-            return cursor.fetch_arrow_table()
+            return cursor.fetch_arrow_table().drop_columns(ROUND)
 
     def clear_staging(self) -> None:
         with self._transaction() as cursor:
@@ -198,32 +202,29 @@ class Applier:
         copied = time.perf_counter()
         if batch.dead:
             cursor.execute(_SQL["bury_dead_letters"].format(staging=staging, lane=batch.lane.value))
-        cursor.execute(_SQL["order_into_rounds"].format(staging=staging))
-        ordered = time.perf_counter()
-        self._apply_rounds(cursor, batch.lane)
+        self._apply_rounds(cursor, batch.lane, staging)
         if batch.ends_here:
             cursor.execute(_SQL["record_position"], batch.position_row())
         cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
-        phases.copy, phases.order = copied - started, ordered - copied
-        phases.merge = time.perf_counter() - ordered
+        phases.copy, phases.merge = copied - started, time.perf_counter() - copied
         return phases
 
-    def _apply_rounds(self, cursor: Any, lane: Lane) -> None:
-        cursor.execute(_SQL["count_rounds"])
+    def _apply_rounds(self, cursor: Any, lane: Lane, staging: str) -> None:
+        cursor.execute(_SQL["count_rounds"].format(staging=staging))
         rounds, purges = cursor.fetchone()
         for number in range(1, rounds + 1):
-            cursor.execute(_SQL["apply_round"].format(round=number, lane=lane.value))
+            cursor.execute(_SQL["apply_round"].format(round=number, lane=lane.value, staging=staging))
             due, applied = cursor.fetchone()
             if due != applied:
                 raise _AnotherLaneWrote
         if purges:
-            cursor.execute(_SQL["forget_purged"])
+            cursor.execute(_SQL["forget_purged"].format(staging=staging))
 
     def _open(self) -> Any:
         if self._connection is None:
             self._connection = adbc.connect(self._url)
             with self._connection.cursor() as cursor:
-                for statement in (*_PLANS, _SQL["create_temporary_staging"], _SQL["create_rounds"]):
+                for statement in (*_PLANS, _SQL["create_temporary_staging"]):
                     cursor.execute(statement)
             self._connection.commit()
         return self._connection.cursor()
@@ -243,12 +244,9 @@ def _refused(staged: pa.Table, error: str) -> pa.Table:
     return pa.Table.from_pylist([refused], staged.schema)
 
 
-def copy_to_leaf_staging(url: str, batches: Any) -> int:
-    """Copy Arrow batches to the leaf lane's staging table; called by Spark's executors, one per partition."""
+def copy_to_leaf_staging(url: str, batches: Sequence[pa.RecordBatch]) -> None:
+    """Copy the staged events of whole partitions; called by Spark's executors."""
+    staged = pa.Table.from_batches(batches)
     with adbc.connect(url) as connection, connection.cursor() as cursor:
-        rows = 0
-        for batch in batches:
-            cursor.adbc_ingest(LEAF_STAGING, pa.Table.from_batches([batch]), mode="append")
-            rows += batch.num_rows
+        cursor.adbc_ingest(LEAF_STAGING, number_rounds(staged), mode="append")
         connection.commit()
-    return rows

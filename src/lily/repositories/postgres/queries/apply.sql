@@ -1,35 +1,12 @@
 -- How a batch of events becomes state. This SQL is the rule; tests/kit/model.py is its oracle.
 --
--- A batch is staged, what was refused is buried, and the rest is applied in rounds: the n-th round holds the n-th event of every asset, in log order,
--- so each event makes its own version and each round is one set-based statement. Most batches have one to
--- three rounds.
+-- A batch is staged, what was refused is buried, and the rest is applied in rounds (rounds.py): the n-th
+-- holds the n-th event of every asset, in log order, so each event makes its own version and each round is
+-- one set-based statement. Most batches have one to three rounds.
 
 -- name: create_temporary_staging
 -- Called by the applier once per connection: where a small batch is copied to.
 CREATE TEMPORARY TABLE IF NOT EXISTS staged_events (LIKE leaf_staging) ON COMMIT DELETE ROWS
-
--- name: create_rounds
--- Called by the applier once per connection.
-CREATE TEMPORARY TABLE IF NOT EXISTS rounds ON COMMIT DELETE ROWS AS
-SELECT
-    0 AS round, NULL::uuid AS event_id, tenant_id, asset_id, event_time, created_at, actor, traceparent,
-    expected_version, fields, asset_name, asset_type, asset_owner, description, data_source, external_id,
-    business_terms, source_tags, user_tags, NULL::jsonb AS metadata, is_deleted
-FROM leaf_staging LIMIT 0
-
--- name: order_into_rounds
--- Called by the applier for every batch. An id names one event: of several records with it the first counts.
-INSERT INTO rounds
-SELECT
-    row_number() OVER (PARTITION BY tenant_id, asset_id ORDER BY "partition", "offset"),
-    event_id::uuid, tenant_id, asset_id, event_time, least(created_at, event_time), actor, traceparent,
-    expected_version, fields, asset_name, asset_type, asset_owner, description, data_source, external_id,
-    business_terms, source_tags, user_tags, metadata::jsonb, is_deleted
-FROM (
-    SELECT *, row_number() OVER (PARTITION BY tenant_id, event_id ORDER BY "partition", "offset") AS copy
-    FROM {staging} WHERE reason IS NULL
-) AS fit
-WHERE copy = 1
 
 -- name: bury_dead_letters
 -- Called by the applier for every batch that has any; a record is buried once, however often it is read.
@@ -44,7 +21,18 @@ ON CONFLICT DO NOTHING
 -- name: count_rounds
 -- Called by the applier for every batch: how many rounds, and how many events purge their asset. A purge is
 -- an assertion of NULL about every field.
-SELECT coalesce(max(round), 0), count(*) FILTER (WHERE fields = 2047 AND asset_name IS NULL) FROM rounds
+SELECT coalesce(max(round), 0), count(*) FILTER (WHERE fields = 2047 AND asset_name IS NULL AND round > 0)
+FROM {staging}
+
+-- name: keep_first_copies
+-- Called by the applier when an event is in the batch twice, under two keys: the first in the log counts.
+UPDATE {staging} AS s SET round = 0
+FROM (
+    SELECT topic, "partition", "offset",
+        row_number() OVER (PARTITION BY tenant_id, event_id ORDER BY "partition", "offset") AS copy
+    FROM {staging} WHERE round > 0
+) AS c
+WHERE copy > 1 AND (s.topic, s."partition", s."offset") = (c.topic, c."partition", c."offset")
 
 -- name: apply_round
 -- Called by the applier for every round; returns how many events were to be applied and how many were. They
@@ -52,9 +40,13 @@ SELECT coalesce(max(round), 0), count(*) FILTER (WHERE fields = 2047 AND asset_n
 -- without it the planner, which cannot know the size of a table that grows by thousands of rows per
 -- statement, has been seen to scan all of `changes` for every event.
 WITH incoming AS MATERIALIZED (
-    SELECT * FROM rounds AS i
+    SELECT event_id::uuid AS event_id, tenant_id, asset_id, event_time, actor, traceparent, expected_version,
+        least(created_at, event_time) AS created_at, fields, asset_name, asset_type, asset_owner, description,
+        data_source, external_id, business_terms, source_tags, user_tags, metadata::jsonb AS metadata,
+        is_deleted
+    FROM {staging} AS i
     WHERE round = {round} AND NOT EXISTS (
-        SELECT FROM changes AS c WHERE c.tenant_id = i.tenant_id AND c.event_id = i.event_id OFFSET 0)
+        SELECT FROM changes AS c WHERE c.tenant_id = i.tenant_id AND c.event_id = i.event_id::uuid OFFSET 0)
 ), merged AS MATERIALIZED (
     -- The asset after its event. `differs` are the fields the event would change, `taken` those it is the
     -- newest to speak about.
@@ -177,7 +169,10 @@ FROM recorded
 UPDATE changes AS c SET
     asset_name = NULL, asset_type = NULL, asset_owner = NULL, description = NULL, data_source = NULL,
     external_id = NULL, business_terms = NULL, source_tags = NULL, user_tags = NULL, metadata = NULL
-FROM (SELECT tenant_id, event_id FROM rounds WHERE fields = 2047 AND asset_name IS NULL) AS r
+FROM (
+    SELECT tenant_id, event_id::uuid AS event_id FROM {staging}
+    WHERE fields = 2047 AND asset_name IS NULL AND round > 0
+) AS r
 JOIN changes AS purge ON purge.tenant_id = r.tenant_id AND purge.event_id = r.event_id
 WHERE c.tenant_id = purge.tenant_id AND c.asset_id = purge.asset_id AND c.seq < purge.seq
   AND c.asset_name IS NOT NULL AND purge.outcome <> 'refused'
