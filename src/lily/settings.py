@@ -7,7 +7,7 @@ the parts it starts itself. Setting a part's URL in the environment replaces tha
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -24,12 +24,18 @@ class _Slice(BaseModel):
 
 
 class KafkaSettings(_Slice):
-    """Where the log is. `username` and `password` switch SASL/PLAIN on."""
+    """Where the log is. `username` and `password` switch SASL/PLAIN on.
+
+    `tls` encrypts; `tls_ca` is the file of the authority to trust instead of the machine's, `tls_client` the
+    file with key and certificate that Lily shows to a broker that asks for them (PEM, the key in the clear).
+    """
 
     bootstrap_servers: str
     username: str = ""
     password: SecretStr = SecretStr("")
     tls: bool = False
+    tls_ca: str = ""
+    tls_client: str = ""
     topic_prefix: str = ""
     partitions: int = 12
     replication_factor: int = 1
@@ -38,7 +44,8 @@ class KafkaSettings(_Slice):
 class DatabaseSettings(_Slice):
     """Where PostgreSQL is: `postgresql://user:password@host:port/database`, for the owner of the tables.
 
-    The gateway connects there with a role of its own, which row-level security holds.
+    The gateway connects there with a role of its own, which row-level security holds. TLS is asked for in the
+    URL: `…?sslmode=verify-full&sslrootcert=/file`.
     """
 
     url: SecretStr
@@ -73,12 +80,21 @@ class SparkSettings(_Slice):
 
 
 class GatewaySettings(_Slice):
-    """The public listener, its process count, and how long a synchronous write may wait."""
+    """The public listener, its process count, and how long a synchronous write may wait.
+
+    A certificate and its key (files, PEM) make it speak TLS; `tls_client` asks callers for a certificate of
+    the authority `tls_client_ca`. Pages of the `cors_origins` (`https://a.example,…`) may call.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
     wait_seconds: float = 10.0
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    tls_client: Literal["none", "optional", "required"] = "none"
+    cors_origins: str = ""
 
 
 class IssuerSettings(_Slice):
@@ -140,6 +156,15 @@ class QuotaSettings(_Slice):
     max_bytes: int = 0
 
 
+class SecretsSettings(_Slice):
+    """The keys that encrypt secrets at rest: `keys` (`id:base64,…`, the first one encrypts), a file with the
+    same, or the name of a key service's plug-in."""
+
+    keys: SecretStr = SecretStr("")
+    key_file: str = ""
+    kms: str = ""
+
+
 class TelemetrySettings(_Slice):
     """`otlp_endpoint` is the one switch that exports traces; `trace_ratio` samples them."""
 
@@ -164,6 +189,7 @@ class Settings(BaseSettings):
     auth: AuthSettings
     audit: AuditSettings
     quota: QuotaSettings = QuotaSettings()
+    secrets: SecretsSettings = SecretsSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
 

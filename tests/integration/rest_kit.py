@@ -21,6 +21,7 @@ from httpx import Response
 from kit.eventually import eventually
 from lily.access.tokens import mint_token
 from lily.apps.gateway import build_app
+from lily.apps.listeners import tls_options
 from lily.domain.event_ids import new_batch_id
 from lily.log.producer import client_config
 from lily.log.topics import Topic
@@ -48,6 +49,10 @@ class Gateway:
     def execute(self, statement: str, *parameters: Any) -> None:
         with psycopg.connect(self.settings.database.url.get_secret_value(), autocommit=True) as connection:
             connection.execute(statement.encode(), parameters)
+
+    def fetch(self, statement: str, *parameters: Any) -> list[Any]:
+        with psycopg.connect(self.settings.database.url.get_secret_value()) as connection:
+            return connection.execute(statement.encode(), parameters).fetchall()
 
     def applied(self, event_id: UUID | str, outcome: str, **columns: Any) -> None:
         """Record an event as applied and notify, as the pipeline does at the end of a batch."""
@@ -107,12 +112,19 @@ class Gateway:
 def gateway(settings: Settings) -> Iterator[Gateway]:
     """The gateway's own application on its own server, in a thread of this process."""
     port = _free_port()
-    server = Server(build_app(settings), address="127.0.0.1", port=port, interface=Interfaces.ASGI)
+    tls = tls_options(settings.gateway)
+    server = Server(build_app(settings), address="127.0.0.1", port=port, interface=Interfaces.ASGI, **tls)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
     thread.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=40) as client:
-            eventually(lambda: client.get("/livez").is_success, ignoring=(httpx.TransportError,))
+        url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+        with httpx.Client(base_url=url, timeout=40) as client:
+            if tls:  # whom it lets in is for the test to say
+                eventually(
+                    lambda: socket.create_connection(("127.0.0.1", port)).close() is None, 20, (OSError,)
+                )
+            else:
+                eventually(lambda: client.get("/livez").is_success, ignoring=(httpx.TransportError,))
             yield Gateway(client, settings)
     finally:
         server.stop()

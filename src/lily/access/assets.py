@@ -7,6 +7,7 @@ from typing import Any
 
 from lily.access.calls import Call, forbidden
 from lily.access.decisions import Action, Decision, Resource
+from lily.access.notebooks import batch_resource
 from lily.domain.assets import Traits
 from lily.domain.errors import Forbidden, NotFound
 from lily.repositories.postgres.assets import KnownAsset, PostgresAssets, StoredAsset
@@ -23,7 +24,11 @@ class AssetGuard:
     async def find(self, call: Call, asset_id: str) -> StoredAsset | None:
         """The asset, if there is one the caller may read."""
         asset = await self.assets.find(call.tenant_id, asset_id)
-        return asset if asset and await self.may(call, Action.READ, asset.traits) else None
+        if asset is None:
+            return None
+        decision = await self.decide(call, Action.READ, asset.traits)
+        call.notebook.note(Action.READ, resource_of(call.tenant_id, asset.traits), decision)
+        return asset if decision.allowed else None
 
     async def find_for(self, call: Call, action: Action, asset_id: str) -> StoredAsset:
         """The asset to do this to; `Forbidden` for callers who may only read it, else `NotFound`."""
@@ -31,6 +36,7 @@ class AssetGuard:
         if asset is None:
             raise NotFound(f"there is no asset {asset_id!r}; create it with POST /lily/v1/metadata")
         decision = await self.decide(call, action, asset.traits)
+        call.notebook.note(action, resource_of(call.tenant_id, asset.traits), decision)
         if decision.allowed:
             return asset
         if await self.may(call, Action.READ, asset.traits):
@@ -60,16 +66,23 @@ class AssetGuard:
         await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
         if same and not any(fields.get("is_deleted") for _, fields in batch):
+            about = batch_resource(call.tenant_id, [asset_id for asset_id, _ in batch])
+            call.notebook.note(Action.WRITE, about, same, len(batch))
             return (
                 {}
                 if same.allowed
                 else {i: forbidden(call.principal, Action.WRITE, same) for i in range(len(batch))}
             )
-        known = await self.assets.traits(call.tenant_id, [asset_id for asset_id, _ in batch])
+        asset_ids = [asset_id for asset_id, _ in batch]
+        known = await self.assets.traits(call.tenant_id, asset_ids)
         nothing = {asset_id: KnownAsset(False, Traits(asset_id)) for asset_id, _ in batch}
-        return await self._refusals(
+        refused = await self._refusals(
             call, [(fields, (nothing | known)[asset_id]) for asset_id, fields in batch]
         )
+        if written := [asset_id for index, asset_id in enumerate(asset_ids) if index not in refused]:
+            allowed = Decision(True, ("each decided on its own",))
+            call.notebook.note(Action.WRITE, batch_resource(call.tenant_id, written), allowed, len(written))
+        return refused
 
     async def _refusals(
         self, call: Call, writes: Sequence[tuple[Fields, KnownAsset]]
@@ -88,6 +101,7 @@ class AssetGuard:
                     resource = resource_of(call.tenant_id, state, inside)
                     decision = call.access.decide(call.principal, action, resource, call.circumstances)
                     if not decision.allowed:
+                        call.notebook.note(action, resource, decision)
                         refused.setdefault(index, forbidden(call.principal, action, decision))
         return refused
 

@@ -16,7 +16,8 @@ from lily.access.cookies import Cookies
 from lily.access.credentials import Authenticator, Credential
 from lily.access.decision_points import Access
 from lily.access.decisions import ASSET, BEYOND_SCOPES, Action, Decision, Resource
-from lily.access.origins import origin_of
+from lily.access.notebooks import Notebook
+from lily.access.origins import Origin, origin_of
 from lily.access.principals import Principal
 from lily.access.requests import Preference, read_preference
 from lily.domain.conditions import MAX_PURPOSE, Circumstances
@@ -36,6 +37,7 @@ class Call:
     traceparent: str
     access: Access
     circumstances: Circumstances
+    notebook: Notebook
 
     @property
     def tenant_id(self) -> str:
@@ -47,8 +49,9 @@ class Call:
         return self.access.decide(self.principal, action, resource, self.circumstances)
 
     async def require(self, action: Action, resource: Resource) -> Decision:
-        """The decision when the caller may do this; `Forbidden` otherwise."""
+        """The decision when the caller may do this; `Forbidden` otherwise. The audit knows of either."""
         decision = await self.decide(action, resource)
+        self.notebook.note(action, resource, decision)
         if not decision.allowed:
             raise forbidden(self.principal, action, decision)
         return decision
@@ -82,10 +85,12 @@ async def authenticated_call(
     request: Request, principal: Annotated[Principal, Depends(authenticate)]
 ) -> Call:
     """The dependency of a route that decides by itself what the caller may do."""
-    access: Access = request.app.state.access
-    return Call(
-        principal, read_preference(request), request.state.traceparent, access, _circumstances(request)
-    )
+    app = request.app.state
+    origin = origin_of(request)
+    request.state.notebook = notebook = Notebook(app.trail, principal, origin)
+    circumstances = _circumstances(request, origin)
+    preference = read_preference(request)
+    return Call(principal, preference, request.state.traceparent, app.access, circumstances, notebook)
 
 
 def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]]:
@@ -103,6 +108,7 @@ def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]
         await call.access.refresh(call.tenant_id)
         possible = call.access.may_ever(call.principal, action)
         if not possible.allowed:
+            call.notebook.note(action, Resource(call.tenant_id), possible)
             raise forbidden(call.principal, action, possible)
         return call
 
@@ -121,10 +127,10 @@ def forbidden(principal: Principal, action: Action, decision: Decision) -> Forbi
     )
 
 
-def _circumstances(request: Request) -> Circumstances:
+def _circumstances(request: Request, origin: Origin) -> Circumstances:
     """When, from where, and for which purpose as the caller declares it in `Lily-Purpose`."""
     purpose = request.headers.get("lily-purpose", "")[:MAX_PURPOSE]
-    return Circumstances(datetime.now(UTC), origin_of(request).address, purpose)
+    return Circumstances(datetime.now(UTC), origin.address, purpose)
 
 
 Calling = Annotated[Call, Depends(authenticated_call)]

@@ -15,6 +15,7 @@ from lily.apps.commands.down import down
 from lily.apps.commands.logs import logs
 from lily.apps.commands.migrate import migrate
 from lily.apps.commands.replay import replay
+from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
 from lily.apps.commands.token import token
 from lily.apps.commands.up import up
@@ -34,6 +35,7 @@ for command in (up, down, status, logs, doctor, token, migrate, replay):
     app.command()(command)
 app.add_typer(dlq, name="dlq")
 app.add_typer(audit, name="audit")
+app.add_typer(secrets, name="secrets")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)
 

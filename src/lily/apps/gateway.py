@@ -18,6 +18,7 @@ from lily.access.audit import AuditTrail
 from lily.access.decision_points import Access, DefaultBooks
 from lily.access.origins import read_networks
 from lily.apps.identity import IdentityParts
+from lily.apps.listeners import tls_options
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -26,6 +27,7 @@ from lily.ingest.rest.entities import EntityWrites
 from lily.ingest.rest.writing import Writer
 from lily.log.ends import LogEnds
 from lily.log.producer import LogProducer
+from lily.repositories.keyrings import open_keyring
 from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
@@ -33,9 +35,10 @@ from lily.repositories.postgres.pool import Database, TenantDatabase
 from lily.repositories.postgres.tenants import Tenants, TenantSources
 from lily.serving.health import Health
 from lily.serving.rest.after import AfterEvent
-from lily.serving.rest.app import AppParts, create_app
+from lily.serving.rest.app import AppParts, Surroundings, create_app
 from lily.serving.rest.assets import AssetReads
 from lily.serving.rest.audit import AuditReads
+from lily.serving.rest.browsers import read_origins
 from lily.serving.rest.entities import EntityReads
 from lily.serving.rest.pages import PageTokens
 from lily.serving.rest.problems import describe
@@ -90,8 +93,9 @@ def build_app(settings: Settings) -> FastAPI:
             yield
 
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
+    network = Surroundings(proxies, read_origins(settings.gateway.cors_origins))
     known = identity.authenticator, identity.cookies
-    return create_app(AppParts(*known, access, trail, proxies, routes, routers, body_schemas(), running))
+    return create_app(AppParts(*known, access, trail, network, routes, routers, body_schemas(), running))
 
 
 def worker_app() -> FastAPI:
@@ -111,7 +115,9 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     data_dir = parser.parse_args().data_dir.absolute()
     os.environ[DATA_DIR_VARIABLE] = str(data_dir)
-    gateway = load_settings(data_dir).gateway
+    settings = load_settings(data_dir)
+    gateway = settings.gateway
+    open_keyring(settings.secrets)  # a start without the key of secrets fails here, not at the first secret
     Granian(
         "lily.apps.gateway:worker_app",
         factory=True,
@@ -124,6 +130,7 @@ def main() -> None:
         respawn_failed_workers=True,
         workers_kill_timeout=10,
         log_access=False,
+        **tls_options(gateway),
     ).serve()
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ from lily.standalone.states import end_leftovers, sole_supervisor
 from lily.standalone.supervision import Stopped, Supervisor
 
 #: Loopback is never behind a proxy, whatever the environment says.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_CERTIFICATE, _KEY = "LILY_GATEWAY_TLS_CERTIFICATE", "LILY_GATEWAY_TLS_KEY"
 
 
 def supervise(installation: Installation, port: int, when_healthy: Callable[[], None]) -> None:
@@ -68,11 +69,32 @@ def refuse_busy(port: int) -> None:
         )
 
 
+def own_url(port: int) -> str:
+    """Where this installation answers on this machine."""
+    return f"{'https' if os.environ.get(_CERTIFICATE) else 'http'}://{LOOPBACK}:{port}"
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    """Asks the gateway itself, through no proxy.
+
+    Its own certificate is the one that is trusted, under any name; it is also shown, in case callers must.
+    """
+    direct = urllib.request.ProxyHandler({})
+    certificate = os.environ.get(_CERTIFICATE)
+    if not certificate:
+        return urllib.request.build_opener(direct)
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.load_cert_chain(certificate, os.environ.get(_KEY))
+    return urllib.request.build_opener(direct, urllib.request.HTTPSHandler(context=context))
+
+
 def health(port: int) -> dict[str, Any] | None:
     """What the gateway says about every component, or nothing when it does not answer."""
-    url = f"http://{LOOPBACK}:{port}/lily/v1/system/health"
+    url = f"{own_url(port)}/lily/v1/system/health"
     try:
-        with _DIRECT.open(url, timeout=3) as answer:
+        with _opener().open(url, timeout=3) as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         return _body_of(error)

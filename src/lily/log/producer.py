@@ -37,6 +37,10 @@ def client_config(settings: KafkaSettings) -> dict[str, Any]:
         }
     elif settings.tls:
         config["security.protocol"] = "SSL"
+    if settings.tls_ca:
+        config["ssl.ca.location"] = settings.tls_ca
+    if settings.tls_client:
+        config |= {"ssl.certificate.location": settings.tls_client, "ssl.key.location": settings.tls_client}
     return config
 
 

@@ -26,6 +26,10 @@ def kafka_options(settings: KafkaSettings) -> dict[str, str]:
         }
     elif settings.tls:
         options["kafka.security.protocol"] = "SSL"
+    if settings.tls_ca:
+        options |= {"kafka.ssl.truststore.type": "PEM", "kafka.ssl.truststore.location": settings.tls_ca}
+    if settings.tls_client:
+        options |= {"kafka.ssl.keystore.type": "PEM", "kafka.ssl.keystore.location": settings.tls_client}
     return options
 
 

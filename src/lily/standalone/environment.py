@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -61,10 +62,19 @@ def _lily_values(installation: Installation, kept: Mapping[str, str]) -> dict[st
     return {
         "LILY_AUTH_SECRET": kept.get("LILY_AUTH_SECRET") or secrets.token_urlsafe(48),
         "LILY_AUDIT_KEY": kept.get("LILY_AUDIT_KEY") or secrets.token_urlsafe(48),
+        **_secrets_values(kept),
         "LILY_LAKE_WAREHOUSE": str(installation.data_dir / "lake"),
         "LILY_SPARK_CHECKPOINTS": str(installation.data_dir / "checkpoints"),
         "LILY_SPARK_JARS": ",".join(str(jar) for jar in ensure("spark")),
     }
+
+
+def _secrets_values(kept: Mapping[str, str]) -> dict[str, str]:
+    """A key for secrets at rest, unless whoever runs Lily brings their own."""
+    if any(is_external(f"LILY_SECRETS_{name}") for name in ("KEYS", "KEY_FILE", "KMS")):
+        return {}
+    fresh = f"generated:{base64.b64encode(secrets.token_bytes(32)).decode()}"
+    return {"LILY_SECRETS_KEYS": kept.get("LILY_SECRETS_KEYS") or fresh}
 
 
 def _kafka_values(kept: Mapping[str, str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lily.apps.commands.options import DataDir, checked_tenant, say
-from lily.domain.audit import Head
+from lily.domain.audit import INSTALLATION, Head
 from lily.domain.errors import LilyError
 from lily.standalone.files import write_atomically
 from lily.standalone.installations import Installation
@@ -67,7 +67,7 @@ def verify(
 @audit.command()
 def export(
     data_dir: DataDir,
-    tenant: Annotated[str, typer.Option(help="Whose entries.")],
+    tenant: Annotated[str, typer.Option(help="Whose entries; '*' for those of no tenant.")],
     fmt: Annotated[str, typer.Option("--format", help="jsonl or csv.")] = "jsonl",
     since: Annotated[str, typer.Option(help="RFC 3339; from this time on.")] = "",
 ) -> None:
@@ -82,7 +82,7 @@ def export(
     wanted = AuditFilter(since=read_moment("--since", since) if since else None)
     sys.stdout.write(header(chosen, RecordedEntry._fields))
     url = _settings(data_dir).database.url.get_secret_value()
-    for page in read_all(url, checked_tenant(tenant), wanted):
+    for page in read_all(url, tenant if tenant == INSTALLATION else checked_tenant(tenant), wanted):
         sys.stdout.write(lines(chosen, RecordedEntry._fields, (entry.document() for entry in page)))
 
 

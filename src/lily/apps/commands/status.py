@@ -10,7 +10,7 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 import typer
 
 from lily.apps.commands.options import DataDir
-from lily.apps.up import health
+from lily.apps.up import health, own_url
 from lily.standalone.installations import Installation
 from lily.standalone.states import State, last_state, running_state
 
@@ -44,7 +44,7 @@ def describe(installation: Installation) -> dict[str, Any]:
         **report,
         **answer,
         "phase": running.phase,
-        "url": f"http://127.0.0.1:{running.port}",
+        "url": own_url(running.port),
         "pid": running.pid,
         "processes": {name: _process(running, name) for name in running.parts},
     }

@@ -11,13 +11,12 @@ import typer
 
 from lily.apps.commands.options import DataDir, say
 from lily.apps.commands.token import local_token
-from lily.apps.up import refuse_busy, supervise
+from lily.apps.up import own_url, refuse_busy, supervise
 from lily.domain.errors import Unavailable
 from lily.standalone.artefacts import ensure
 from lily.standalone.environment import preferred_port, read_environment
 from lily.standalone.installations import Installation
 from lily.standalone.logfiles import tail
-from lily.standalone.ports import LOOPBACK
 from lily.standalone.postgres import binaries
 from lily.standalone.states import State, end_leftovers, last_state, running_state
 
@@ -112,7 +111,7 @@ def _why_not(installation: Installation, pid: int) -> str:
 
 
 def _welcome(installation: Installation, port: int) -> None:
-    url = f"http://{LOOPBACK}:{port}"
+    url = own_url(port)
     token = local_token(installation, DEMO_TENANT, "owner")
     asset = (
         '{"asset_name": "orders", "asset_type": "table", "data_source": "shop", "external_id": "shop.orders"}'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from lily.settings import Settings
 
@@ -37,8 +37,14 @@ def catalog_config(settings: Settings) -> dict[str, str]:
     url = urlsplit(settings.database.url.get_secret_value())
     return config | {
         f"{prefix}.type": "jdbc",
-        f"{prefix}.uri": f"jdbc:postgresql://{url.hostname}:{url.port or 5432}{url.path}",
+        f"{prefix}.uri": f"jdbc:postgresql://{url.hostname}:{url.port or 5432}{url.path}{_tls_of(url.query)}",
         f"{prefix}.jdbc.user": unquote(url.username or ""),
         f"{prefix}.jdbc.password": unquote(url.password or ""),
         f"{prefix}.jdbc.schema-version": "V1",
     }
+
+
+def _tls_of(query: str) -> str:
+    """What the URL says about TLS, which libpq and the JDBC driver spell alike."""
+    said = [(name, value) for name, value in parse_qsl(query) if name.startswith("ssl")]
+    return f"?{urlencode(said)}" if said else ""

@@ -16,6 +16,7 @@ from lily.access.cookies import Cookies
 from lily.access.credentials import Authenticator
 from lily.access.decision_points import Access
 from lily.access.origins import Network
+from lily.serving.rest.browsers import allow_origins
 from lily.serving.rest.documents import Problem
 from lily.serving.rest.exchanges import Exchanges
 from lily.serving.rest.problems import MEDIA_TYPE, install
@@ -27,6 +28,14 @@ _REFERENCE = "#/components/schemas/{model}"
 
 
 @dataclass(frozen=True)
+class Surroundings:
+    """Which proxies are believed, and the pages of which origins may call."""
+
+    proxies: Sequence[Network] = ()
+    origins: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class AppParts:
     """What an application is made of; `running` opens and closes what its routes use."""
 
@@ -34,7 +43,7 @@ class AppParts:
     cookies: Cookies
     access: Access
     trail: AuditTrail
-    proxies: Sequence[Network]
+    surroundings: Surroundings
     tenants: TenantRoutes
     routers: Sequence[APIRouter]
     body_schemas: dict[str, Any]
@@ -53,13 +62,15 @@ def create_app(parts: AppParts) -> FastAPI:
     )
     app.state.access = parts.access
     app.state.trail = parts.trail
-    app.state.proxies = parts.proxies
+    app.state.proxies = parts.surroundings.proxies
     app.state.authenticator = parts.authenticator
     app.state.cookies = parts.cookies
     app.state.tenants = parts.tenants
     # The routes themselves, not routers within a router: what is served can be listed in one loop.
     app.router.routes.extend(route for router in parts.routers for route in router.routes)
     install(app)
+    if parts.surroundings.origins:
+        allow_origins(app, parts.surroundings.origins)
     app.add_middleware(Exchanges)
     app.openapi = lambda: _openapi(app, parts.body_schemas)  # type: ignore[method-assign]
     return app

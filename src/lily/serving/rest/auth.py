@@ -58,6 +58,7 @@ class AuthRoutes:
     async def login(self, request: Request) -> Response:
         """Log in with a password; ten failed attempts per user in five minutes are answered with 429."""
         body = await read_model(request, LoginBody)
+        request.state.claimed = f"{body.tenant_id}/{body.username}"  # the audit keeps who tried
         scopes = None if body.scope is None else check_scopes(body.scope.split())
         address = origin_of(request).address
         login = Login(body.tenant_id, body.username, body.password, scopes, address)

@@ -11,6 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lily.serving.metrics import REQUESTS, SECONDS
+from lily.serving.rest.acts import Acts
 from lily.serving.rest.problems import InternalError, answer
 from lily.serving.rest.traces import Trace, continue_trace
 
@@ -32,6 +33,7 @@ class Exchanges:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._acts = Acts()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,7 +42,7 @@ class Exchanges:
         trace = continue_trace(Request(scope).headers.get("traceparent", ""))
         given: dict[str, Any] = scope.get("state") or {}
         scope["state"] = given | {"trace_id": trace.trace_id, "traceparent": trace.header}
-        exchange = _Exchange(scope, send, trace)
+        exchange = _Exchange(scope, send, trace, self._acts)
         try:
             await self._app(scope, receive, exchange.send)
         except Exception:  # the main loop: whatever it is, the caller gets a problem and we get the trace
@@ -50,8 +52,9 @@ class Exchanges:
 
 
 class _Exchange:
-    def __init__(self, scope: Scope, send: Send, trace: Trace) -> None:
+    def __init__(self, scope: Scope, send: Send, trace: Trace, acts: Acts) -> None:
         self._scope = scope
+        self._acts = acts
         self._send = send
         self._trace = trace
         self._started = time.perf_counter()
@@ -59,6 +62,7 @@ class _Exchange:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
+            self._acts.note(Request(self._scope), message["status"])
             self._status = message["status"]
             headers = MutableHeaders(scope=message)
             for name, value in _SAFE_HEADERS.items():
@@ -67,6 +71,8 @@ class _Exchange:
             if rate_limit := self._scope["state"].get("rate_limit"):
                 for name, value in rate_limit.headers().items():
                     headers.setdefault(name, value)
+            if self._scope["scheme"] == "https":
+                headers.setdefault("strict-transport-security", "max-age=31536000")
             headers["traceresponse"] = self._trace.header
             headers["x-request-id"] = self._trace.trace_id
         await self._send(message)

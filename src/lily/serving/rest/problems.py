@@ -55,7 +55,8 @@ def describe(error: LilyError) -> dict[str, Any]:
 
 
 def answer(request: Request, error: LilyError) -> Response:
-    """The response that tells the caller."""
+    """The response that tells the caller; the audit keeps why."""
+    request.state.refusal = error.message
     problem = describe(error) | {"instance": request.url.path, "trace_id": request.state.trace_id}
     headers = {}
     if "event_id" in error.values:

@@ -1,0 +1,66 @@
+"""What one call did that the audit must know: denials, writes, administration, and reads of tagged assets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from lily.access.audit import AuditEntry, AuditTrail
+from lily.access.decisions import ASSET, Action, Decision, Resource
+from lily.access.origins import Origin
+from lily.access.principals import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Notebook:
+    """Notes each act of a call once, before the call is answered."""
+
+    trail: AuditTrail
+    principal: Principal
+    origin: Origin
+    noted: set[tuple[str, str, str, bool]] = field(default_factory=set)
+
+    def note(self, action: Action, resource: Resource, decision: Decision, events: int = 1) -> None:
+        """Record a decision that was acted on; of reads, those denied and those of an asset with tags."""
+        if decision.allowed and action is Action.READ and not resource.tags:
+            return
+        reason = ", ".join(decision.reasons)
+        if events > 1:
+            reason = f"{events} assets: {reason}"
+        self.write(action.value.lower(), (resource.kind, resource.id), decision.allowed, reason)
+
+    def write(self, action: str, what: tuple[str, str], allowed: bool, reason: str) -> None:
+        """Record an act; `what` is the kind and the id of what it was done to."""
+        mark = (action, *what, allowed)
+        if mark in self.noted:
+            return
+        self.noted.add(mark)
+        self.trail.record(
+            AuditEntry(
+                tenant_id=self.principal.tenant_id,
+                actor=self.principal.subject,
+                acting_as=", ".join(sorted(self.principal.roles)),
+                address=self.origin.address,
+                action=action,
+                resource_kind=what[0],
+                resource_id=what[1],
+                allowed=allowed,
+                reason=reason,
+                trace_id=self.origin.trace_id,
+                at=datetime.now(UTC),
+            )
+        )
+
+    @property
+    def has_act(self) -> bool:
+        """Whether something other than a read was allowed."""
+        return any(allowed and action != "read" for action, _, _, allowed in self.noted)
+
+    @property
+    def has_denial(self) -> bool:
+        return any(not allowed for *_, allowed in self.noted)
+
+
+def batch_resource(tenant_id: str, asset_ids: list[str]) -> Resource:
+    """What a batch of writes is about: its one asset, or no asset in particular."""
+    return Resource(tenant_id, ASSET, asset_ids[0] if len(asset_ids) == 1 else "")
