@@ -15,6 +15,12 @@ PASSWORD = "correct horse battery staple"
 _HASH = hash_password(PASSWORD)
 
 
+def forget_everything(api: Gateway) -> None:
+    """Start a test with nobody known; what a gateway remembers is of other credentials."""
+    api.execute("TRUNCATE users, groups, group_members, group_roles, sessions, refresh_tokens, api_keys")
+    api.execute("TRUNCATE revoked_tokens, login_attempts")
+
+
 def add_user(api: Gateway, name: str = "ada", **columns: Any) -> None:
     row = {"tenant_id": "acme", "user_name": name, "roles": ["viewer"], "password_hash": _HASH}
     api.insert("users", row | columns)

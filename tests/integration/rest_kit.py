@@ -109,9 +109,9 @@ class Gateway:
 
 
 @contextmanager
-def gateway(settings: Settings) -> Iterator[Gateway]:
+def gateway(settings: Settings, port: int = 0) -> Iterator[Gateway]:
     """The gateway's own application on its own server, in a thread of this process."""
-    port = _free_port()
+    port = port or free_port()
     tls = tls_options(settings.gateway)
     server = Server(build_app(settings), address="127.0.0.1", port=port, interface=Interfaces.ASGI, **tls)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
@@ -131,7 +131,7 @@ def gateway(settings: Settings) -> Iterator[Gateway]:
         thread.join(20)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import psycopg
 import pytest
-from identity_kit import ASSETS, KEYS, add_user, bearer, read_status, tokens, validate
+from identity_kit import ASSETS, KEYS, add_user, bearer, forget_everything, read_status, tokens, validate
 from rest_kit import Gateway, gateway, problem
 
 from lily.settings import Settings
 
 
+@pytest.fixture(scope="module")
+def gateways(settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
+    with gateway(settings_without_log) as here, gateway(settings_without_log) as there:
+        yield here, there
+
+
 @pytest.fixture
-def api(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as running:
-        yield running
+def pair(gateways: tuple[Gateway, Gateway]) -> tuple[Gateway, Gateway]:
+    forget_everything(gateways[0])
+    return gateways
+
+
+@pytest.fixture
+def api(pair: tuple[Gateway, Gateway]) -> Gateway:
+    return pair[0]
 
 
 def make(api: Gateway, as_: str | None = None, **more: Any) -> dict[str, Any]:
@@ -46,14 +56,13 @@ def test_a_key_speaks_for_itself_with_its_roles_and_scopes(api: Gateway) -> None
     problem(api.client.get(f"{ASSETS}/x", headers=bearer(made["api_key"])), 403, "forbidden")
 
 
-def test_a_revoked_key_is_refused_everywhere_when_the_answer_comes(settings_without_log: Settings) -> None:
-    with ExitStack() as stack:
-        here, there = (stack.enter_context(gateway(settings_without_log)) for _ in range(2))
-        for number in range(10):
-            made = make(here, name=f"key {number}")
-            assert read_status(there, made["api_key"]) == 404
-            assert here.call("DELETE", f"{KEYS}/{made['key_id']}").status_code == 204
-            assert read_status(there, made["api_key"]) == read_status(here, made["api_key"]) == 401
+def test_a_revoked_key_is_refused_everywhere_when_the_answer_comes(pair: tuple[Gateway, Gateway]) -> None:
+    here, there = pair
+    for number in range(10):
+        made = make(here, name=f"key {number}")
+        assert read_status(there, made["api_key"]) == 404
+        assert here.call("DELETE", f"{KEYS}/{made['key_id']}").status_code == 204
+        assert read_status(there, made["api_key"]) == read_status(here, made["api_key"]) == 401
 
 
 def test_an_expired_key_is_refused_also_when_it_was_used_before(api: Gateway) -> None:

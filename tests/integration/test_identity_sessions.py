@@ -6,7 +6,6 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from identity_kit import (
@@ -16,6 +15,7 @@ from identity_kit import (
     PASSWORD,
     add_user,
     bearer,
+    forget_everything,
     log_in,
     read_status,
     tokens,
@@ -29,23 +29,23 @@ from lily.repositories.postgres import announcements
 from lily.settings import Settings
 
 
-@pytest.fixture
-def api(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as running:
-        add_user(running)
-        yield running
-
-
-@pytest.fixture
-def pair(settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
+@pytest.fixture(scope="module")
+def gateways(settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
     """Two gateways on one database, as two workers are."""
-    with ExitStack() as stack:
-        both = (
-            stack.enter_context(gateway(settings_without_log)),
-            stack.enter_context(gateway(settings_without_log)),
-        )
-        add_user(both[0])
-        yield both
+    with gateway(settings_without_log) as here, gateway(settings_without_log) as there:
+        yield here, there
+
+
+@pytest.fixture
+def pair(gateways: tuple[Gateway, Gateway]) -> tuple[Gateway, Gateway]:
+    forget_everything(gateways[0])
+    add_user(gateways[0])
+    return gateways
+
+
+@pytest.fixture
+def api(pair: tuple[Gateway, Gateway]) -> Gateway:
+    return pair[0]
 
 
 def test_a_login_is_answered_with_tokens_that_speak_for_the_user(api: Gateway) -> None:

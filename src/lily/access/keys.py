@@ -50,12 +50,9 @@ def new_client() -> httpx.AsyncClient:
 class KeySet:
     """A key in use is found without asking anybody. While the provider is away, known keys stay good."""
 
-    def __init__(
-        self, issuer: str, http: httpx.AsyncClient, cooldown_seconds: float = COOLDOWN_SECONDS
-    ) -> None:
+    def __init__(self, issuer: str, http: httpx.AsyncClient) -> None:
         self._issuer = issuer
         self._http = http
-        self._cooldown = cooldown_seconds
         self._keys: dict[str, dict[str, Any]] = {}
         self._provider: Provider | None = None
         self._loaded_at = self._tried_at = float("-inf")
@@ -96,7 +93,7 @@ class KeySet:
     async def _refresh(self) -> None:
         """Ask the provider, at most once per cooldown; `Unavailable` when it did not answer."""
         async with self._turn:
-            if time.monotonic() - self._tried_at >= self._cooldown:
+            if time.monotonic() - self._tried_at >= COOLDOWN_SECONDS:
                 self._tried_at = time.monotonic()
                 try:
                     await self._load()

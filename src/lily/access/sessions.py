@@ -19,9 +19,10 @@ from lily.repositories.postgres.login_attempts import LoginAttempts
 TOKEN_SECONDS = 900
 SESSION_SECONDS = 7 * 24 * 3600
 WINDOW_SECONDS = 300.0
-#: Failed attempts per window: for one user name, and from one address.
+#: Failed attempts per window: for one user name, and from one address whatever the tenant.
 USER_LIMIT = 10
 ADDRESS_LIMIT = 60
+EVERY_TENANT = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +56,14 @@ class Sessions:
     async def check_password(self, login: Login) -> Session:
         """A session for whoever knows the password; an unknown user takes as long as a wrong password."""
         user, address = f"user {login.user_name.lower()}", f"address {login.address}"
-        await self._admit(login.tenant_id, {user: USER_LIMIT, address: ADDRESS_LIMIT})
+        await self._admit(EVERY_TENANT, address, ADDRESS_LIMIT)
+        await self._admit(login.tenant_id, user, USER_LIMIT)
         known = await self._identities.password_of(login.tenant_id, login.user_name)
         matches = await self._passwords.verify(known.password_hash if known else None, login.password)
         if not known or not matches:
             raise Unauthenticated("the tenant, user name or password is wrong")
-        await self._attempts.forgive(login.tenant_id, [user, address], user)
+        await self._attempts.forgive(login.tenant_id, user, everything=True)
+        await self._attempts.forgive(EVERY_TENANT, address, everything=False)
         return Session(login.tenant_id, known.user_id, known.user_name, scopes=login.scopes)
 
     async def open(self, session: Session) -> Grant:
@@ -105,11 +108,10 @@ class Sessions:
             )
         await self._announcements.wait_until_heard()
 
-    async def _admit(self, tenant_id: str, limits: dict[str, int]) -> None:
-        counts = await self._attempts.count(tenant_id, list(limits), WINDOW_SECONDS)
-        waits = [wait for bucket, (attempts, wait) in counts.items() if attempts > limits[bucket]]
-        if waits:
-            seconds = max(1, math.ceil(max(waits)))
+    async def _admit(self, tenant_id: str, bucket: str, limit: int) -> None:
+        attempts, wait = await self._attempts.count(tenant_id, bucket, WINDOW_SECONDS)
+        if attempts > limit:
+            seconds = max(1, math.ceil(wait))
             raise TooManyRequests(
                 f"too many failed logins; try again in {seconds} seconds", retry_after=seconds
             )

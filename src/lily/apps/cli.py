@@ -12,6 +12,7 @@ from lily.apps.commands.checks import run_tests
 from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
+from lily.apps.commands.key import key
 from lily.apps.commands.logs import logs
 from lily.apps.commands.migrate import migrate
 from lily.apps.commands.replay import replay
@@ -19,6 +20,7 @@ from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
 from lily.apps.commands.token import token
 from lily.apps.commands.up import up
+from lily.apps.commands.user import user
 from lily.domain.errors import LilyError
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -36,6 +38,8 @@ for command in (up, down, status, logs, doctor, token, migrate, replay):
 app.add_typer(dlq, name="dlq")
 app.add_typer(audit, name="audit")
 app.add_typer(secrets, name="secrets")
+app.add_typer(user, name="user")
+app.add_typer(key, name="key")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)
 

@@ -7,17 +7,24 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import APIRouter
 
+from lily.access.console_logins import ConsoleLogins
 from lily.access.cookies import Cookies
 from lily.access.credentials import Authenticator
 from lily.access.issuers import Issuers
+from lily.access.passwords import Passwords
 from lily.access.sessions import Sessions
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.api_keys import ApiKeys
+from lily.repositories.postgres.directory import Directory
 from lily.repositories.postgres.identities import Identities
 from lily.repositories.postgres.login_attempts import LoginAttempts
 from lily.repositories.postgres.pool import Database
 from lily.serving.rest.api_keys import ApiKeyRoutes
 from lily.serving.rest.auth import AuthRoutes
+from lily.serving.rest.console_logins import ConsoleLoginRoutes
+from lily.serving.rest.role_assignments import RoleAssignmentRoutes
+from lily.serving.rest.scim import CollectionRoutes, DiscoveryRoutes
+from lily.serving.rest.scim_resources import Groups, Users
 from lily.settings import AuthSettings
 
 
@@ -25,21 +32,29 @@ class IdentityParts:
     """One of each; `announcements` also tells about policies."""
 
     def __init__(self, settings: AuthSettings, database: Database) -> None:
+        self._settings = settings
         secret = settings.secret.get_secret_value()
         self.announcements = Announcements(database)
         self.cookies = Cookies(secret, settings.public_url)
         self._identities, self._keys = Identities(database), ApiKeys(database)
+        self._directory = Directory(database)
         self._issuers = Issuers(settings.issuers)
         self.authenticator = Authenticator(
             secret, self._identities, self._keys, self._issuers, self.announcements
         )
         attempts = LoginAttempts(database)
+        self._logins = ConsoleLogins(secret, settings.public_url, self._issuers)
         self._sessions = Sessions(secret, self._identities, attempts, self.announcements)
 
     def routers(self) -> list[APIRouter]:
         return [
             AuthRoutes(self._sessions, self.cookies).router(),
+            ConsoleLoginRoutes(self._logins, self._sessions, self.cookies, self._settings).router(),
             ApiKeyRoutes(self._keys, self.announcements).router(),
+            RoleAssignmentRoutes(self._directory, self.announcements).router(),
+            CollectionRoutes(Users(self._directory, Passwords()), self.announcements).router(),
+            CollectionRoutes(Groups(self._directory), self.announcements).router(),
+            DiscoveryRoutes().router(),
         ]
 
     @asynccontextmanager

@@ -82,8 +82,9 @@ class ScraperPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that decides about access in one tenant."""
+    """Everything that decides about access in one tenant, as it was at `version`."""
 
+    version: int = 0
     policies: tuple[Policy, ...] = ()
     roles: tuple[Role, ...] = ()
     scraper_policies: tuple[ScraperPolicy, ...] = ()

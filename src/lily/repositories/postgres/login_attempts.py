@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.queries import load
 
@@ -14,15 +12,13 @@ class LoginAttempts:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def count(
-        self, tenant_id: str, buckets: Sequence[str], window_seconds: float
-    ) -> Mapping[str, tuple[int, float]]:
-        """Count one attempt in each bucket: how many now, and in how many seconds the window ends."""
-        values = {"tenant_id": tenant_id, "buckets": sorted(buckets), "seconds": window_seconds}
-        rows = await self._database.fetch(_QUERIES["count_attempt"], values)
-        return {bucket: (attempts, wait) for bucket, attempts, wait in rows}
+    async def count(self, tenant_id: str, bucket: str, window_seconds: float) -> tuple[int, float]:
+        """Count one attempt: how many there are now, and in how many seconds the window ends."""
+        values = {"tenant_id": tenant_id, "bucket": bucket, "seconds": window_seconds}
+        [(attempts, wait)] = await self._database.fetch(_QUERIES["count_attempt"], values)
+        return attempts, wait
 
-    async def forgive(self, tenant_id: str, buckets: Sequence[str], cleared: str) -> None:
-        """The attempt succeeded: take it back, and all of those counted in `cleared`."""
-        values = {"tenant_id": tenant_id, "buckets": list(buckets), "cleared": cleared}
+    async def forgive(self, tenant_id: str, bucket: str, *, everything: bool) -> None:
+        """The attempt succeeded: take it back, or all that were counted."""
+        values = {"tenant_id": tenant_id, "bucket": bucket, "everything": everything}
         await self._database.fetch(_QUERIES["forgive_attempt"], values)

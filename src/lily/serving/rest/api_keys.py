@@ -66,6 +66,7 @@ class ApiKeyRoutes:
         made = await self.keys.create(call.tenant_id, new, Secret(API_KEY, "", "", value).hash)
         if made is None:
             raise AlreadyExists(f"there is a key {body.name!r} already; revoke it or take another name")
+        call.notebook.write("create", ("api_key", made.key_id), True, f"{made.name}: {', '.join(made.roles)}")
         text = Secret(API_KEY, call.tenant_id, made.key_id, value).text
         headers = {"location": f"/lily/v1/api-keys/{made.key_id}"}
         return Response(
@@ -84,6 +85,7 @@ class ApiKeyRoutes:
     async def revoke(self, call: Calling, key_id: UUID) -> Response:
         """Revoke a key; once answered, it is refused everywhere."""
         key = await self._find(call, key_id)
+        call.notebook.write("revoke", ("api_key", key.key_id), True, key.name)
         await self.keys.revoke(call.tenant_id, key.key_id)
         await self.announcements.wait_until_heard()
         return Response(status_code=204)

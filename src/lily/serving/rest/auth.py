@@ -10,13 +10,17 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
+from lily.access.audit import INSTALLATION
 from lily.access.calls import authenticate
 from lily.access.cookies import Cookies
 from lily.access.credentials import SESSION, Credential
+from lily.access.notebooks import Notebook
 from lily.access.origins import origin_of
 from lily.access.principals import Principal
 from lily.access.scopes import check_scopes
 from lily.access.sessions import TOKEN_SECONDS, Grant, Login, Sessions
+from lily.domain.errors import LilyError
+from lily.repositories.postgres.identities import Session
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 Authenticated = Annotated[Principal, Depends(authenticate)]
@@ -62,7 +66,7 @@ class AuthRoutes:
         scopes = None if body.scope is None else check_scopes(body.scope.split())
         address = origin_of(request).address
         login = Login(body.tenant_id, body.username, body.password, scopes, address)
-        session = await self.sessions.check_password(login)
+        session = await self._checked(request, login)
         if not body.cookie:
             return _granted(await self.sessions.open(session))
         session_id, value = await self.sessions.open_for_browser(session)
@@ -70,14 +74,29 @@ class AuthRoutes:
         self.cookies.set(response, self.cookies.session_name, value)
         return response
 
+    async def _checked(self, request: Request, login: Login) -> Session:
+        """A failure is noted for the whole installation: whether there is such a tenant is not known."""
+        try:
+            session = await self.sessions.check_password(login)
+        except LilyError as error:
+            unknown = Principal(INSTALLATION, login.user_name, frozenset())
+            what = f"{login.tenant_id}/{login.user_name}"
+            _notebook(request, unknown).write("login", ("user", what), False, error.code)
+            raise
+        known = Principal(session.tenant_id, session.subject, frozenset())
+        _notebook(request, known).write("login", ("user", session.subject), True, "password")
+        return session
+
     async def refresh(self, request: Request) -> Response:
         """New tokens for a refresh token, which may be used once; a second use ends the session."""
         body = await read_model(request, RefreshBody)
         return _granted(await self.sessions.refresh(body.refresh_token))
 
-    async def logout(self, request: Request, _principal: Authenticated) -> Response:
+    async def logout(self, request: Request, principal: Authenticated) -> Response:
         """End the session or token this is called with; once answered, it is refused everywhere."""
         await self.sessions.log_out(request.state.credential)
+        credential: Credential = request.state.credential
+        _notebook(request, principal).write("logout", (credential.kind, principal.credential_id), True, "own")
         response = Response(status_code=204)
         self.cookies.clear(response, self.cookies.session_name)
         return response
@@ -101,6 +120,10 @@ class AuthRoutes:
         if credential.kind == SESSION and self.cookies.session_name in request.cookies:
             described["csrf_token"] = self.cookies.csrf_token(principal.credential_id)
         return described
+
+
+def _notebook(request: Request, principal: Principal) -> Notebook:
+    return Notebook(request.app.state.trail, principal, origin_of(request))
 
 
 def _granted(grant: Grant) -> Response:

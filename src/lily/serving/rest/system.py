@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
@@ -24,13 +23,12 @@ PUBLIC_PATHS = frozenset(
         "/lily/v1/system/health",
         "/lily/v1/auth/login",
         "/lily/v1/auth/refresh",
+        "/lily/v1/auth/providers",
+        "/lily/v1/auth/authorize",
+        "/lily/v1/auth/callback",
+        "/.well-known/oauth-protected-resource",
     }
 )
-
-
-_Responses = dict[int | str, dict[str, Any]]
-_MAY_BE_DOWN: _Responses = {503: {"description": "A part is down.", "content": {"application/json": {}}}}
-_TEXT: _Responses = {200: {"content": {"text/plain": {}}}}
 
 
 def lily_version() -> str:
@@ -46,14 +44,14 @@ class SystemRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["system"])
-        for path, handler, operation, given in (
-            ("/livez", self.live, "getLive", {}),
-            ("/readyz", self.ready, "getReady", _MAY_BE_DOWN),
-            ("/version", self.version, "getVersion", {}),
-            ("/metrics", self.metrics, "getMetrics", _TEXT),
-            ("/lily/v1/system/health", self.health, "getHealth", _MAY_BE_DOWN),
+        for path, handler, operation in (
+            ("/livez", self.live, "getLive"),
+            ("/readyz", self.ready, "getReady"),
+            ("/version", self.version, "getVersion"),
+            ("/metrics", self.metrics, "getMetrics"),
+            ("/lily/v1/system/health", self.health, "getHealth"),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
         return router
 
     async def live(self) -> Response:

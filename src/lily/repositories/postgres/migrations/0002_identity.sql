@@ -35,6 +35,7 @@ CREATE TABLE group_members (
     tenant_id text NOT NULL,
     group_id  uuid NOT NULL,
     user_id   uuid NOT NULL,
+    display   text,
     PRIMARY KEY (tenant_id, group_id, user_id),
     FOREIGN KEY (tenant_id, group_id) REFERENCES groups ON DELETE CASCADE,
     FOREIGN KEY (tenant_id, user_id) REFERENCES users ON DELETE CASCADE

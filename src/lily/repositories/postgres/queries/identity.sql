@@ -85,20 +85,20 @@ VALUES (%(tenant_id)s, %(credential_id)s, to_timestamp(%(expires)s)) ON CONFLICT
 SELECT EXISTS (SELECT FROM revoked_tokens WHERE tenant_id = %(tenant_id)s AND credential_id = %(credential_id)s)
 
 -- name: count_attempt
--- LoginThrottle.admit: counts this attempt in each bucket and tells which had room, and how long the others wait.
+-- LoginAttempts.count
 INSERT INTO login_attempts AS a (tenant_id, bucket, attempts, started_at)
-SELECT %(tenant_id)s, bucket, 1, clock_timestamp() FROM unnest(%(buckets)s::text[]) AS bucket ORDER BY bucket
+VALUES (%(tenant_id)s, %(bucket)s, 1, clock_timestamp())
 ON CONFLICT (tenant_id, bucket) DO UPDATE
    SET attempts = CASE WHEN a.started_at < clock_timestamp() - make_interval(secs => %(seconds)s)
                        THEN 1 ELSE a.attempts + 1 END,
        started_at = CASE WHEN a.started_at < clock_timestamp() - make_interval(secs => %(seconds)s)
                          THEN clock_timestamp() ELSE a.started_at END
-RETURNING bucket, attempts, extract(epoch FROM started_at - clock_timestamp())::float8 + %(seconds)s
+RETURNING attempts, extract(epoch FROM started_at - clock_timestamp())::float8 + %(seconds)s
 
 -- name: forgive_attempt
--- LoginThrottle.forgive: a login that succeeded was no failed attempt.
-UPDATE login_attempts SET attempts = CASE WHEN bucket = %(cleared)s THEN 0 ELSE greatest(attempts - 1, 0) END
- WHERE tenant_id = %(tenant_id)s AND bucket = ANY (%(buckets)s::text[])
+-- LoginAttempts.forgive
+UPDATE login_attempts SET attempts = CASE WHEN %(everything)s THEN 0 ELSE greatest(attempts - 1, 0) END
+ WHERE tenant_id = %(tenant_id)s AND bucket = %(bucket)s
 
 -- name: forget_identity
 -- Identities, once an hour in every gateway: what can no longer be used.

@@ -1,0 +1,57 @@
+"""Errors as SCIM tells them (RFC 7644, 3.12), in place of problem documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from pydantic import ValidationError
+from scim2_models import Error, SCIMException
+
+from lily.domain.errors import LilyError
+from lily.serving.rest.problems import STATUS, answer
+
+MEDIA_TYPE = "application/scim+json"
+_SCIM_TYPES = {"already_exists": "uniqueness", "invalid_input": "invalidValue"}
+#: SCIM knows no 422.
+_STATUS = {"invalid_input": 400}
+
+
+class ScimRoute(APIRoute):
+    """A route whose errors are SCIM's."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_or_tell(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except SCIMException as error:
+                return scim_answer(error.status, error.detail, error.scim_type)
+            except ValidationError as error:
+                told = Error.from_validation_error(error.errors()[0])
+                return scim_answer(told.status or 400, told.detail or "", told.scim_type or "")
+            except RequestValidationError:
+                return scim_answer(404, "there is nothing of this id")
+            except LilyError as error:
+                return _tell(request, error)
+
+        return handle_or_tell
+
+
+def scim_answer(status: int, detail: str, scim_type: str = "") -> Response:
+    error = Error(status=status, detail=detail, scim_type=scim_type or None)
+    return Response(error.model_dump_json(), status, media_type=MEDIA_TYPE)
+
+
+def _tell(request: Request, error: LilyError) -> Response:
+    status = _STATUS.get(error.code, STATUS.get(error.code, 500))
+    told = scim_answer(status, error.message, _SCIM_TYPES.get(error.code, ""))
+    for name in ("retry-after", "www-authenticate"):
+        if name in (headers := answer(request, error).headers):
+            told.headers[name] = headers[name]
+    return told
