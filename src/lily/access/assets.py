@@ -52,6 +52,21 @@ class AssetGuard:
         resource = resource_of(call.tenant_id, traits, containers.get(traits.asset_id, frozenset()))
         return await call.decide(action, resource)
 
+    async def resource(self, call: Call, asset_id: str) -> Resource:
+        """The asset as decisions see it, whoever asks; one nobody knows has just its id."""
+        found = await self.known_resources(call.tenant_id, [asset_id])
+        return found.get(asset_id, Resource(call.tenant_id, id=asset_id))
+
+    async def known_resources(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, Resource]:
+        """Those of the assets that exist, with all they are contained in."""
+        known = await self.assets.traits(tenant_id, asset_ids)
+        containers = await self.assets.containers(tenant_id, asset_ids)
+        return {
+            asset_id: resource_of(tenant_id, asset.traits, containers.get(asset_id, frozenset()))
+            for asset_id, asset in known.items()
+            if asset.is_visible
+        }
+
     async def require_change(self, call: Call, asset: StoredAsset, fields: Fields) -> None:
         """Return when the caller may make this of an asset they may write."""
         refused = await self._refusals(call, [(fields, KnownAsset(True, asset.traits))])
@@ -75,10 +90,8 @@ class AssetGuard:
             )
         asset_ids = [asset_id for asset_id, _ in batch]
         known = await self.assets.traits(call.tenant_id, asset_ids)
-        nothing = {asset_id: KnownAsset(False, Traits(asset_id)) for asset_id, _ in batch}
-        refused = await self._refusals(
-            call, [(fields, (nothing | known)[asset_id]) for asset_id, fields in batch]
-        )
+        states = {asset_id: KnownAsset(False, Traits(asset_id)) for asset_id in asset_ids} | known
+        refused = await self._refusals(call, [(fields, states[asset_id]) for asset_id, fields in batch])
         if written := [asset_id for index, asset_id in enumerate(asset_ids) if index not in refused]:
             allowed = Decision(True, ("each decided on its own",))
             call.notebook.note(Action.WRITE, batch_resource(call.tenant_id, written), allowed, len(written))

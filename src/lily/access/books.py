@@ -36,10 +36,6 @@ class Book:
         self._slices: dict[cedar.PrincipalView, Slice] = {}
         self._known: dict[tuple[str, frozenset[str], frozenset[str]], Slice] = {}
 
-    @property
-    def version(self) -> int:
-        return self.rules.version
-
     def slice_of(self, principal: Principal) -> Slice:
         """What can apply to a principal; the same slice for all whom policies cannot tell apart."""
         key = (principal.subject, principal.roles, principal.groups)

@@ -7,7 +7,6 @@ from typing import Protocol
 
 from lily.access.books import Book
 from lily.access.decisions import (
-    ASSET,
     BEYOND_SCOPES,
     NO_POLICY_ALLOWS,
     OTHER_TENANT,
@@ -15,6 +14,7 @@ from lily.access.decisions import (
     Decision,
     Resource,
 )
+from lily.access.predicates import NOTHING, Predicate, predicate_of
 from lily.access.principals import Principal
 from lily.domain.conditions import Circumstances
 from lily.domain.policies import Rules
@@ -30,11 +30,11 @@ class Books(Protocol):
         """The rules in force at this moment; `Unavailable` when that is not known, and nothing is allowed."""
 
 
-class DefaultBooks:
-    """Default roles and nothing else, in every tenant."""
+class FixedBooks:
+    """The same rules in every tenant, for as long as the process lasts."""
 
-    def __init__(self) -> None:
-        self._book = Book(Rules())
+    def __init__(self, rules: Rules) -> None:
+        self._book = Book(rules)
 
     async def refresh(self, tenant_id: str) -> None:
         """There is nothing to wait for."""
@@ -88,13 +88,18 @@ class Access:
         reach = self._books.current(principal.tenant_id).slice_of(principal).reaches[action]
         return Decision(True, ()) if reach.can_allow else NO_POLICY_ALLOWS
 
+    def predicate(self, principal: Principal, action: Action, circumstances: Circumstances) -> Predicate:
+        """The assets the principal may do this to, as a condition for a list."""
+        if principal.scopes is not None and action.scope not in principal.scopes:
+            return NOTHING
+        mine = self._books.current(principal.tenant_id).slice_of(principal)
+        return predicate_of(mine, action, circumstances)
+
+    def book(self, tenant_id: str) -> Book:
+        """The rules in force."""
+        return self._books.current(tenant_id)
+
     def sees_containers(self, principal: Principal, action: Action) -> bool:
         """Whether it matters to this principal in what an asset is contained."""
         mine = self._books.current(principal.tenant_id).slice_of(principal)
         return bool(mine.reaches[action].containers)
-
-
-def administered(tenant_id: str, kind: str, name: str = "") -> Resource:
-    """Something that is not an asset."""
-    assert kind != ASSET
-    return Resource(tenant_id, kind, name)

@@ -15,8 +15,8 @@ from granian.constants import Interfaces
 
 from lily.access.assets import AssetGuard
 from lily.access.audit import AuditTrail
-from lily.access.decision_points import Access, DefaultBooks
 from lily.access.origins import read_networks
+from lily.apps.access import AccessParts
 from lily.apps.identity import IdentityParts
 from lily.apps.listeners import tls_options
 from lily.domain.tenants import Limits
@@ -28,6 +28,7 @@ from lily.ingest.rest.writing import Writer
 from lily.log.ends import LogEnds
 from lily.log.producer import LogProducer
 from lily.repositories.keyrings import open_keyring
+from lily.repositories.postgres.asset_lists import AssetLists
 from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
@@ -63,14 +64,16 @@ def build_app(settings: Settings) -> FastAPI:
     # What is about assets lives in the cell of its tenant; all else is in the shared cell's database.
     homes = TenantDatabase(database, cells.database_of)
     assets = PostgresAssets(homes)
-    guard, access = AssetGuard(assets), Access(DefaultBooks())
+    guard = AssetGuard(assets)
     writer = Writer(Recorder(log, cells), guard, wait_seconds)
     after = AfterEvent(cells, wait_seconds)
     trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
     identity = IdentityParts(settings.auth, database)
+    access = AccessParts(database, identity.announcements, guard, AssetLists(homes))
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
+        *access.routers(after, PageTokens(secret)),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
@@ -95,7 +98,9 @@ def build_app(settings: Settings) -> FastAPI:
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
     network = Surroundings(proxies, read_origins(settings.gateway.cors_origins))
     known = identity.authenticator, identity.cookies
-    return create_app(AppParts(*known, access, trail, network, routes, routers, body_schemas(), running))
+    return create_app(
+        AppParts(*known, access.point, trail, network, routes, routers, body_schemas(), running)
+    )
 
 
 def worker_app() -> FastAPI:

@@ -82,9 +82,8 @@ class ScraperPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Everything that decides about access in one tenant, as it was at `version`."""
+    """Everything that decides about access in one tenant."""
 
-    version: int = 0
     policies: tuple[Policy, ...] = ()
     roles: tuple[Role, ...] = ()
     scraper_policies: tuple[ScraperPolicy, ...] = ()

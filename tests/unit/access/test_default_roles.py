@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from lily.access.decision_points import Access, DefaultBooks
+from lily.access.decision_points import Access, FixedBooks
 from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
+from lily.domain.policies import Rules
 
-ACCESS = Access(DefaultBooks())
+ACCESS = Access(FixedBooks(Rules()))
 ON_ASSETS = {
     "owner": {Action.READ, Action.WRITE, Action.DELETE, Action.PURGE, Action.ADMINISTER, Action.AUDIT},
     "steward": {Action.READ, Action.WRITE, Action.DELETE},

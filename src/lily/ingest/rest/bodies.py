@@ -68,8 +68,12 @@ _ANSWERS = {
         accepted={"type": "integer"},
         rejected={
             "type": "array",
-            "items": _object(index={"type": "integer"}, problem={"$ref": _REFERENCE.format(model="Problem")}),
+            "items": _object(
+                index={"type": "integer"}, problem={"$ref": _REFERENCE.format(model="ItemProblem")}
+            ),
         },
     ),
+    # Of one asset among many: where and under which trace is said once, by the answer itself.
+    "ItemProblem": _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, code=_TEXT),
     "EntityAnswer": _object(status={"const": "success"}, metadata_id=_TEXT),
 }

@@ -26,10 +26,12 @@ from lily.repositories.postgres.pool import Database, connection_arguments
 from lily.repositories.postgres.queries import load
 
 CHANNEL = "lily_access"
-LEASE_SECONDS = 3.0
+#: So long can a process that lost its connection delay whoever changes something; and nobody relies on what
+#: was true before for longer.
+LEASE_SECONDS = 1.0
 #: Clocks may run at different speeds: so much earlier a process stops relying on its lease.
-_MARGIN_SECONDS = 0.5
-_RENEW_SECONDS = 1.0
+_MARGIN_SECONDS = 0.1
+_RENEW_SECONDS = 0.25
 _RECONNECT_SECONDS = 0.2
 _ROUND = "round"
 _QUERIES = load("announcements.sql")
@@ -134,9 +136,14 @@ class Announcements:
         values = {"listener": self._listener, "heard": self._heard, "seconds": LEASE_SECONDS}
         async with asyncio.timeout(LEASE_SECONDS):
             cursor = await connection.execute(_QUERIES[query], values)
-        if cursor.rowcount != 1:
+            row = await cursor.fetchone()
+        if row is None:
             raise psycopg.OperationalError("the lease was taken away")
-        self._valid_until = asked + LEASE_SECONDS - _MARGIN_SECONDS
+        heard, newest = row
+        self._heard = max(self._heard, heard)
+        # A round not heard yet is on its way, and its caller may have given this process up already.
+        if self._heard >= newest:
+            self._valid_until = asked + LEASE_SECONDS - _MARGIN_SECONDS
 
     def _hear(self, payload: str) -> None:
         try:

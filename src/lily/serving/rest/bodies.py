@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from lily.access.requests import JSON_TYPES, MalformedRequest, read_body
 from lily.domain.errors import InvalidInput
@@ -17,6 +17,22 @@ class Body(BaseModel):
     """What a caller sends; a field nobody knows is refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _storable(cls, value: Any) -> Any:
+        """PostgreSQL cannot keep U+0000; it is refused here rather than by an error there."""
+        if _has_nul(value):
+            raise ValueError("the character U+0000 is not allowed")
+        return value
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, str):
+        return "\x00" in value
+    if isinstance(value, dict):
+        return any(_has_nul(part) for pair in value.items() for part in pair)
+    return isinstance(value, list) and any(map(_has_nul, value))
 
 
 async def read_model(request: Request, model: type[Model]) -> Model:

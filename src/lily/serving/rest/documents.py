@@ -53,6 +53,11 @@ class AssetHistory(BaseModel):
     next_page_token: str
 
 
+class AssetList(BaseModel):
+    assets: list[AssetDocument]
+    next_page_token: str
+
+
 class EntityDocument(BaseModel):
     """An asset in the `entity_type`/`attributes` form."""
 

@@ -7,6 +7,7 @@ import json
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from hashlib import sha256
+from typing import Any
 
 from lily.access.requests import MalformedRequest
 
@@ -28,11 +29,11 @@ class PageTokens:
     def __init__(self, secret: str) -> None:
         self._key = sha256(b"page-token\x1f" + secret.encode()).digest()
 
-    def issue(self, place: Sequence[int], question: Sequence[str]) -> str:
+    def issue(self, place: Sequence[int | str], question: Sequence[str]) -> str:
         payload = json.dumps(list(place), separators=(",", ":")).encode()
         return urlsafe_b64encode(self._mac(payload, question) + payload).decode().rstrip("=")
 
-    def read(self, token: str, question: Sequence[str]) -> list[int]:
+    def read(self, token: str, question: Sequence[str]) -> list[Any]:
         """The place; `MalformedRequest` when the token is not ours or belongs to another question."""
         try:
             raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
@@ -43,7 +44,7 @@ class PageTokens:
             raise MalformedRequest(
                 "page_token is not valid for this request; repeat the request that gave it, or leave it out"
             )
-        return [int(part) for part in json.loads(payload)]
+        return list(json.loads(payload))
 
     def _mac(self, payload: bytes, question: Sequence[str]) -> bytes:
         message = json.dumps(list(question)).encode() + b"\x1f" + payload

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
@@ -31,6 +32,11 @@ PUBLIC_PATHS = frozenset(
 )
 
 
+_Responses = dict[int | str, dict[str, Any]]
+_MAY_BE_DOWN: _Responses = {503: {"description": "A part is down.", "content": {"application/json": {}}}}
+_TEXT: _Responses = {200: {"content": {"text/plain": {}}}}
+
+
 def lily_version() -> str:
     try:
         return version("lily")
@@ -44,14 +50,14 @@ class SystemRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["system"])
-        for path, handler, operation in (
-            ("/livez", self.live, "getLive"),
-            ("/readyz", self.ready, "getReady"),
-            ("/version", self.version, "getVersion"),
-            ("/metrics", self.metrics, "getMetrics"),
-            ("/lily/v1/system/health", self.health, "getHealth"),
+        for path, handler, operation, given in (
+            ("/livez", self.live, "getLive", {}),
+            ("/readyz", self.ready, "getReady", _MAY_BE_DOWN),
+            ("/version", self.version, "getVersion", {}),
+            ("/metrics", self.metrics, "getMetrics", _TEXT),
+            ("/lily/v1/system/health", self.health, "getHealth", _MAY_BE_DOWN),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
         return router
 
     async def live(self) -> Response:

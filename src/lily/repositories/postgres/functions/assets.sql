@@ -81,3 +81,15 @@ $$;
 CREATE OR REPLACE FUNCTION further_tags(tenant text, asset text) RETURNS text[] LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT ARRAY(SELECT e.tag FROM effective_tags AS e WHERE e.tenant_id = tenant AND e.asset_id = asset)
 $$;
+
+-- Whether an asset is contained in one of these, at any depth. Called by the condition of lists.
+CREATE OR REPLACE FUNCTION is_contained(tenant text, asset text, containers text[])
+RETURNS boolean LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    WITH RECURSIVE above AS (
+        SELECT e.from_id FROM edges AS e
+         WHERE e.tenant_id = tenant AND e.to_id = asset AND e.relationship_type = 'contains'
+         UNION
+        SELECT e.from_id FROM above JOIN edges AS e
+            ON e.tenant_id = tenant AND e.to_id = above.from_id AND e.relationship_type = 'contains')
+    SELECT EXISTS (SELECT FROM above WHERE from_id = ANY(containers))
+$$;

@@ -10,7 +10,9 @@ SELECT round, pg_notify('lily_access', json_build_array('round', '', round::text
 
 -- name: count_deaf
 -- Announcements.wait_until_heard: how many rely on being told and have not heard this round.
-SELECT count(*) FROM access_listeners WHERE heard < %(round)s AND lease_until >= clock_timestamp()
+-- FOR SHARE waits for renewals under way, which may not know of the round.
+SELECT count(*) FROM (SELECT lease_until FROM access_listeners WHERE heard < %(round)s FOR SHARE) AS behind
+ WHERE lease_until >= clock_timestamp()
 
 -- name: register_listener
 -- Announcements, after a listener began to listen and before it remembers anything: what was changed before
@@ -20,12 +22,14 @@ SELECT %(listener)s, CASE WHEN is_called THEN last_value ELSE 0 END,
        clock_timestamp() + make_interval(secs => %(seconds)s)
   FROM access_rounds
 ON CONFLICT (listener) DO UPDATE SET heard = EXCLUDED.heard, lease_until = EXCLUDED.lease_until
+RETURNING heard, heard
 
 -- name: renew_lease
--- Announcements, every second and after every round.
+-- Announcements, several times a second and after every round. The newest round is read with the row locked.
 UPDATE access_listeners
    SET heard = greatest(heard, %(heard)s), lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
  WHERE listener = %(listener)s
+RETURNING heard, (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM access_rounds)
 
 -- name: remove_listener
 -- Announcements, when the process ends.

@@ -1,0 +1,63 @@
+-- Lists of assets, with the policies of whoever asks as a condition.
+
+-- name: allowed
+-- A fragment: whether the asset `a` may be listed, by the values of lily.access.predicates.Predicate. The names
+-- of the values start with {p}. Cheap tests first; OFFSET 0 keeps a subquery to the rows that get so far.
+(
+    coalesce(%({p}allow_all)s
+     OR a.asset_id = ANY(%({p}allow_ids)s::text[])
+     OR a.asset_type = ANY(%({p}allow_types)s::text[])
+     OR a.data_source = ANY(%({p}allow_sources)s::text[])
+     OR (cardinality(%({p}allow_tags)s::text[]) > 0
+         AND (coalesce(nullif(a.source_tags, '{{}}'), a.user_tags) && %({p}allow_tags)s::text[]
+              OR EXISTS (SELECT FROM effective_tags e
+                          WHERE e.tenant_id = a.tenant_id AND e.asset_id = a.asset_id
+                            AND e.tag = ANY(%({p}allow_tags)s::text[]) OFFSET 0)))
+     OR (cardinality(%({p}allow_containers)s::text[]) > 0
+         AND (a.asset_id = ANY(%({p}allow_containers)s::text[])
+              OR is_contained(a.tenant_id, a.asset_id, %({p}allow_containers)s::text[]))), false)
+    AND NOT (%({p}forbid_all)s
+     OR a.asset_id = ANY(%({p}forbid_ids)s::text[])
+     OR a.asset_type = ANY(%({p}forbid_types)s::text[])
+     OR coalesce(a.data_source = ANY(%({p}forbid_sources)s::text[]), false)
+     OR (cardinality(%({p}forbid_tags)s::text[]) > 0
+         AND (coalesce(coalesce(nullif(a.source_tags, '{{}}'), a.user_tags) && %({p}forbid_tags)s::text[], false)
+              OR EXISTS (SELECT FROM effective_tags e
+                          WHERE e.tenant_id = a.tenant_id AND e.asset_id = a.asset_id
+                            AND e.tag = ANY(%({p}forbid_tags)s::text[]) OFFSET 0)))
+     OR (cardinality(%({p}forbid_containers)s::text[]) > 0
+         AND (a.asset_id = ANY(%({p}forbid_containers)s::text[])
+              OR is_contained(a.tenant_id, a.asset_id, %({p}forbid_containers)s::text[]))))
+    AND (NOT %({p}columns_only)s
+     OR a.asset_type <> ALL(%({p}leaf_types)s::text[])
+     OR a.asset_id = ANY(%({p}columns)s::text[])
+     OR is_contained(a.tenant_id, a.asset_id, %({p}columns)s::text[]))
+)
+
+-- name: list_assets
+-- PostgresAssets.list: a page of the assets the caller may read, in the order of their ids.
+SELECT a.asset_id, asset_document(a)::text
+  FROM assets a
+ WHERE a.tenant_id = %(tenant_id)s AND a.asset_id > %(after)s
+   AND a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL
+   AND (%(asset_type)s::text IS NULL OR a.asset_type = %(asset_type)s::text)
+   AND (%(data_source)s::text IS NULL OR a.data_source = %(data_source)s::text)
+   AND (%(asset_owner)s::text IS NULL OR a.asset_owner = %(asset_owner)s::text)
+   AND (%(tag)s::text IS NULL
+        OR %(tag)s::text = ANY(coalesce(nullif(a.source_tags, '{{}}'), a.user_tags))
+        OR EXISTS (SELECT FROM effective_tags e
+                    WHERE e.tenant_id = a.tenant_id AND e.asset_id = a.asset_id AND e.tag = %(tag)s::text OFFSET 0))
+   AND (%(deleted)s::boolean IS NULL OR coalesce(a.is_deleted, false) = %(deleted)s::boolean)
+   AND {allowed}
+ ORDER BY a.asset_id
+ LIMIT %(limit)s
+
+-- name: compare_predicates
+-- PostgresAssets.compare: how many assets one condition lets through and another does not, with some of them.
+SELECT count(*) FILTER (WHERE after AND NOT before), count(*) FILTER (WHERE before AND NOT after),
+       (array_agg(asset_id ORDER BY asset_id) FILTER (WHERE after AND NOT before))[:%(examples)s],
+       (array_agg(asset_id ORDER BY asset_id) FILTER (WHERE before AND NOT after))[:%(examples)s]
+  FROM (SELECT a.asset_id, {before} AS before, {after} AS after
+          FROM assets a
+         WHERE a.tenant_id = %(tenant_id)s AND a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL) AS compared
+ WHERE before <> after

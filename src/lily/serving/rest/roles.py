@@ -1,0 +1,151 @@
+"""The routes that read and change roles and scraper policies, under /lily/v1/access."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from lily.access.calls import Call, call_for
+from lily.access.decisions import Action
+from lily.access.requests import check_id
+from lily.access.roles import DEFAULT_ROLES
+from lily.domain.errors import InvalidInput, NotFound
+from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.policies import PostgresRoles, PostgresScraperPolicies
+from lily.serving.rest.bodies import body_of, read_model
+from lily.serving.rest.policy_documents import (
+    RoleBody,
+    ScraperPolicyBody,
+    role_document,
+    scraper_policy_document,
+)
+
+ROLES = "/lily/v1/access/roles"
+SCRAPER_POLICIES = "/lily/v1/access/scraper-policies"
+
+ReadingRoles = Annotated[Call, Depends(call_for(Action.READ, "role"))]
+AdministeringRoles = Annotated[Call, Depends(call_for(Action.ADMINISTER, "role"))]
+ReadingScrapers = Annotated[Call, Depends(call_for(Action.READ, "scraper_policy"))]
+AdministeringScrapers = Annotated[Call, Depends(call_for(Action.ADMINISTER, "scraper_policy"))]
+
+
+@dataclass(frozen=True)
+class RoleRoutes:
+    """A change is answered when every gateway works by it."""
+
+    roles: PostgresRoles
+    announcements: Announcements
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix=ROLES, tags=["access"])
+        router.add_api_route("", self.list, methods=["GET"], operation_id="listRoles")
+        router.add_api_route("/{role}", self.get, methods=["GET"], operation_id="getRole")
+        router.add_api_route(
+            "/{role}", self.put, methods=["PUT"], operation_id="putRole", openapi_extra=body_of(RoleBody)
+        )
+        router.add_api_route(
+            "/{role}", self.remove, methods=["DELETE"], operation_id="deleteRole", status_code=204
+        )
+        return router
+
+    async def list(self, call: ReadingRoles) -> Response:
+        """The roles with members or of the tenant's own making; `default_roles` exist without either."""
+        found = await self.roles.list(call.tenant_id)
+        return _answer({"roles": [role_document(each) for each in found], "default_roles": DEFAULT_ROLES})
+
+    async def get(self, call: ReadingRoles, role: str) -> Response:
+        found = await self.roles.list(call.tenant_id, check_id(role))
+        if not found:
+            raise _no_role(role)
+        return _answer(role_document(found[0]))
+
+    async def put(self, request: Request, call: AdministeringRoles, role: str) -> Response:
+        """Make the role exactly this; a default role can be given members, but includes nothing."""
+        body = await read_model(request, RoleBody)
+        if role in DEFAULT_ROLES and body.includes:
+            detail = f"{role} is a default role and includes no other; give a role of your own what it needs"
+            raise InvalidInput(f"/includes: {detail}", errors=[{"pointer": "/includes", "detail": detail}])
+        await self.roles.put(call.tenant_id, body.role(_name(role)), body.description)
+        await self.announcements.wait_until_heard()
+        return await self.get(call, role)
+
+    async def remove(self, call: AdministeringRoles, role: str) -> Response:
+        """Forget the role and its members; policies that name it stay."""
+        if not await self.roles.remove(call.tenant_id, check_id(role)):
+            raise _no_role(role)
+        await self.announcements.wait_until_heard()
+        return Response(status_code=204)
+
+
+@dataclass(frozen=True)
+class ScraperPolicyRoutes:
+    """A change is answered when every gateway works by it."""
+
+    scraper_policies: PostgresScraperPolicies
+    announcements: Announcements
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix=SCRAPER_POLICIES, tags=["access"])
+        router.add_api_route("", self.list, methods=["GET"], operation_id="listScraperPolicies")
+        router.add_api_route("/{scraper_group}", self.get, methods=["GET"], operation_id="getScraperPolicy")
+        router.add_api_route(
+            "/{scraper_group}",
+            self.put,
+            methods=["PUT"],
+            operation_id="putScraperPolicy",
+            openapi_extra=body_of(ScraperPolicyBody),
+        )
+        router.add_api_route(
+            "/{scraper_group}",
+            self.remove,
+            methods=["DELETE"],
+            operation_id="deleteScraperPolicy",
+            status_code=204,
+        )
+        return router
+
+    async def list(self, call: ReadingScrapers) -> Response:
+        found = await self.scraper_policies.list(call.tenant_id)
+        return _answer({"scraper_policies": [scraper_policy_document(each) for each in found]})
+
+    async def get(self, call: ReadingScrapers, scraper_group: str) -> Response:
+        found = await self.scraper_policies.list(call.tenant_id, check_id(scraper_group))
+        if not found:
+            raise _no_scraper_policy(scraper_group)
+        return _answer(scraper_policy_document(found[0]))
+
+    async def put(self, request: Request, call: AdministeringScrapers, scraper_group: str) -> Response:
+        """The columns the scrapers of this group may touch, and no others."""
+        body = await read_model(request, ScraperPolicyBody)
+        await self.scraper_policies.put(call.tenant_id, body.scraper_policy(_name(scraper_group)))
+        await self.announcements.wait_until_heard()
+        return await self.get(call, scraper_group)
+
+    async def remove(self, call: AdministeringScrapers, scraper_group: str) -> Response:
+        """The group's scrapers may touch no column any more."""
+        if not await self.scraper_policies.remove(call.tenant_id, check_id(scraper_group)):
+            raise _no_scraper_policy(scraper_group)
+        await self.announcements.wait_until_heard()
+        return Response(status_code=204)
+
+
+def _answer(content: Any) -> Response:
+    return Response(to_json(content), media_type="application/json")
+
+
+def _name(name: str) -> str:
+    if not 1 <= len(name) <= 256 or not name.isprintable():
+        raise InvalidInput("a name is 1 to 256 printable characters")
+    return check_id(name)
+
+
+def _no_role(role: str) -> NotFound:
+    return NotFound(f"there is no role {role!r} of your own or with members; GET {ROLES} lists them")
+
+
+def _no_scraper_policy(group: str) -> NotFound:
+    return NotFound(f"there is no scraper policy of {group!r}; GET {SCRAPER_POLICIES} lists them")

@@ -1,0 +1,169 @@
+"""No side doors: what each interface shows is what the model allows, for random rules, tenants and callers.
+
+A new interface is one entry of INTERFACES: the names of all versions of assets it shows to a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+import hypothesis
+import pytest
+from access_kit import BEFORE, World, make_world, store, token_of
+from hypothesis import given
+from hypothesis import strategies as st
+from rest_kit import ASSETS, Gateway, gateway
+
+from kit import access_strategies as some
+from kit.access_model import allows
+from lily.access.decisions import Action, Resource
+from lily.access.principals import Principal
+from lily.domain.conditions import Circumstances
+from lily.domain.policies import Rules
+from lily.settings import Settings
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Somebody at the gateway."""
+
+    api: Gateway
+    who: Principal
+    token: str
+    purpose: str
+
+    def get(self, path: str, **query: str) -> Any:
+        answer = self.api.call("GET", path, as_=self.token, headers=self.headers, params=query)
+        assert answer.status_code in (200, 403, 404), answer.text
+        return answer.json() if answer.status_code == 200 else None
+
+    def post(self, path: str, body: Any) -> Any:
+        answer = self.api.call("POST", path, as_=self.token, headers=self.headers, json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"lily-purpose": self.purpose} if self.purpose else {}
+
+
+def each(path: str, name: Callable[[Any], list[str]], **query: str) -> Callable[[Caller], set[str]]:
+    """What is shown when every asset is asked for by its id."""
+
+    def shown(caller: Caller) -> set[str]:
+        answers = (caller.get(f"{path}/{quote(asset, safe='')}", **query) for asset in some.ASSETS)
+        return {text for answer in answers if answer for text in name(answer)}
+
+    return shown
+
+
+def listed(caller: Caller) -> set[str]:
+    names, token = set(), ""
+    while True:
+        page = caller.get(ASSETS, page_size="3", page_token=token, deleted="any")
+        if page is None:
+            return names
+        names |= {asset["asset_name"] for asset in page["assets"]}
+        token = page["next_page_token"]
+        if not token:
+            return names
+
+
+def decided(caller: Caller) -> set[str]:
+    asked = [{"action": "READ", "asset_id": asset} for asset in (*some.ASSETS, "unknown")]
+    answers = caller.post("/lily/v1/access/decisions", {"decisions": asked})["decisions"]
+    tenant = caller.who.tenant_id
+    return {
+        f"{tenant}:{question['asset_id']}@now"
+        for question, answer in zip(asked, answers, strict=True)
+        if answer["allowed"]
+    }
+
+
+CURRENT, PAST, BOTH = ("now",), ("before",), ("now", "before")
+INTERFACES: dict[str, tuple[Callable[[Caller], set[str]], tuple[str, ...]]] = {
+    "asset": (each(ASSETS, lambda asset: [asset["asset_name"]]), CURRENT),
+    "as of": (each(ASSETS, lambda asset: [asset["asset_name"]], as_of=BEFORE.isoformat()), PAST),
+    "history": (
+        each(
+            ASSETS, lambda page: [entry["asset"]["asset_name"] for entry in page["history"]], history="true"
+        ),
+        BOTH,
+    ),
+    "entity": (each("/metadata", lambda entity: [entity["attributes"]["name"]]), CURRENT),
+    "listing": (listed, CURRENT),
+    "decisions": (decided, CURRENT),
+}
+
+
+@pytest.fixture
+def api(settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(settings_without_log) as running:
+        yield running
+
+
+def readable(world: World, rules: Rules, who: Principal, known: Circumstances) -> dict[str, set[str]]:
+    """By moment: the names of what may be seen; what was before, only of what may be seen now."""
+
+    def may(asset: Resource) -> bool:
+        return allows(rules, who, Action.READ, asset, known)
+
+    now = {key for key, version in world.now.items() if may(version.resource)}
+    return {
+        "now": {world.now[key].name for key in now},
+        "before": {world.before[key].name for key in now if may(world.before[key].resource)},
+    }
+
+
+def test_every_interface_shows_what_the_model_allows_and_nothing_more(api: Gateway) -> None:
+    assets = st.lists(some.resources(), min_size=16, max_size=16)
+    callers = st.lists(st.tuples(some.principals, st.sampled_from(("", "support"))), min_size=2, max_size=3)
+
+    @given(assets, assets, some.rules, some.rules, callers)
+    @hypothesis.settings(max_examples=20, deadline=None)
+    def check(
+        now: list[Resource],
+        past: list[Resource],
+        of_acme: Rules,
+        of_globex: Rules,
+        asking: list[tuple[Principal, str]],
+    ) -> None:
+        world, rules = make_world(now, past), {"acme": of_acme, "globex": of_globex}
+        store(api, world, rules)
+        for who, purpose in asking:
+            caller = Caller(api, who, token_of(api, who), purpose)
+            known = Circumstances(datetime.now(UTC), "127.0.0.1", purpose)
+            expected = readable(world, rules[who.tenant_id], who, known)
+            for name, (interface, moments) in INTERFACES.items():
+                assert interface(caller) == set().union(*(expected[moment] for moment in moments)), (
+                    name,
+                    who,
+                )
+
+    check()
+
+
+def test_an_asset_that_may_not_be_read_is_answered_as_one_that_is_not_there(api: Gateway) -> None:
+    api.stored(asset_id="secret", user_tags=["pii"])
+    policy = {"role": "viewer", "access_type": "READ", "effect": "forbid", "scope": "tag", "value": "pii"}
+    assert api.call("POST", "/lily/v1/metadata/access-control", json=policy).status_code == 201
+    viewer = api.token(role="viewer")
+    for path, method in (
+        (f"{ASSETS}/{{}}", "GET"),
+        (f"{ASSETS}/{{}}?history=true", "GET"),
+        (f"{ASSETS}/{{}}?as_of=2027-01-01T00:00:00Z", "GET"),
+        ("/metadata/{}", "GET"),
+        (f"{ASSETS}/{{}}", "DELETE"),
+        ("/metadata/{}", "DELETE"),
+    ):
+        hidden = api.call(method, path.format("secret"), as_=viewer)
+        absent = api.call(method, path.format("absent"), as_=viewer)
+        assert hidden.status_code == absent.status_code
+        blanked = [
+            {k: v for k, v in answer.json().items() if k not in ("trace_id",)} for answer in (hidden, absent)
+        ]
+        assert str(blanked[0]).replace("secret", "absent") == str(blanked[1]), path
