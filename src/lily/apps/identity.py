@@ -47,14 +47,14 @@ class IdentityParts:
         self._sessions = Sessions(secret, self._identities, attempts, self.announcements)
 
     def routers(self) -> list[APIRouter]:
+        collections = Users(self._directory, Passwords()), Groups(self._directory)
         return [
             AuthRoutes(self._sessions, self.cookies).router(),
             ConsoleLoginRoutes(self._logins, self._sessions, self.cookies, self._settings).router(),
             ApiKeyRoutes(self._keys, self.announcements).router(),
             RoleAssignmentRoutes(self._directory, self.announcements).router(),
-            CollectionRoutes(Users(self._directory, Passwords()), self.announcements).router(),
-            CollectionRoutes(Groups(self._directory), self.announcements).router(),
-            DiscoveryRoutes().router(),
+            *(CollectionRoutes(each, self.announcements).router() for each in collections),
+            DiscoveryRoutes(collections).router(),
         ]
 
     @asynccontextmanager

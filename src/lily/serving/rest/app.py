@@ -100,7 +100,5 @@ def _declare_problems(operation: dict[str, Any]) -> None:
     """Every operation may answer with a problem instead; FastAPI's own 422 is never sent."""
     operation["responses"].pop("422", None)
     reference = {"$ref": _REFERENCE.format(model="Problem")}
-    operation["responses"]["default"] = {
-        "description": "A problem.",
-        "content": {MEDIA_TYPE: {"schema": reference}},
-    }
+    problem = {"description": "A problem.", "content": {MEDIA_TYPE: {"schema": reference}}}
+    operation["responses"].setdefault("default", problem)

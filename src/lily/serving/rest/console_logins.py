@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -13,12 +13,13 @@ from lily.access.cookies import Cookies
 from lily.access.notebooks import Notebook
 from lily.access.origins import origin_of
 from lily.access.principals import Principal
+from lily.access.requests import MalformedRequest
 from lily.access.scopes import SCOPES
 from lily.access.sessions import Sessions
 from lily.domain.errors import Unauthenticated
 from lily.settings import AuthSettings
 
-Text = Annotated[str, Query(max_length=4096)]
+Text = Annotated[str, Query()]
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,14 @@ class ConsoleLoginRoutes:
         router = APIRouter(tags=["auth"])
         for path, handler, operation in (
             ("/lily/v1/auth/providers", self.providers, "listLoginProviders"),
-            ("/lily/v1/auth/authorize", self.authorize, "startLogin"),
-            (CALLBACK, self.callback, "finishLogin"),
             ("/.well-known/oauth-protected-resource", self.resource, "getProtectedResource"),
         ):
             router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
+        sending: dict[str, Any] = {"methods": ["GET"], "response_class": RedirectResponse}
+        router.add_api_route(
+            "/lily/v1/auth/authorize", self.authorize, operation_id="startLogin", status_code=302, **sending
+        )
+        router.add_api_route(CALLBACK, self.callback, operation_id="finishLogin", status_code=303, **sending)
         return router
 
     async def providers(self) -> Response:
@@ -54,8 +58,10 @@ class ConsoleLoginRoutes:
         self, request: Request, code: Text = "", state: Text = "", iss: Text = "", error: Text = ""
     ) -> Response:
         """Back from the identity provider: open a session in a cookie, and go where the user wanted to go."""
-        if error or not code:
+        if error:
             raise Unauthenticated("the identity provider did not log you in; try again")
+        if not code:
+            raise MalformedRequest("there is no code; an identity provider sends browsers here with one")
         kept = request.cookies.get(self.cookies.login_name, "")
         session, return_to = await self.logins.finish(kept, Answer(code, state, iss))
         known = Principal(session.tenant_id, session.subject, frozenset(session.roles))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ from scim2_models import (
     Group,
     ListResponse,
     NotFoundException,
-    NotImplementedException,
     PatchOp,
     PreconditionFailedException,
     ResourceType,
@@ -31,10 +31,16 @@ from lily.access.requests import read_body
 from lily.access.scopes import PROVISION
 from lily.domain.errors import Forbidden
 from lily.repositories.postgres.announcements import Announcements
-from lily.serving.rest.scim_errors import MEDIA_TYPE, ScimRoute, scim_answer
-from lily.serving.rest.scim_resources import MAX_PAGE, Collection, ScimUser, version_of
+from lily.serving.rest.scim_errors import ERROR_RESPONSE, MEDIA_TYPE, ScimResponse, ScimRoute, scim_answer
+from lily.serving.rest.scim_resources import MAX_PAGE, Collection, ScimUser, page_of, version_of
 
 PREFIX = "/scim/v2"
+_ROUTER: dict[str, Any] = {
+    "tags": ["scim"],
+    "route_class": ScimRoute,
+    "default_response_class": ScimResponse,
+    "responses": ERROR_RESPONSE,
+}
 _JSON_TYPES = (MEDIA_TYPE, "application/json")
 #: Okta and Entra depart from the specification in ways that confuse nothing.
 _LENIENT = ScimPolicy(
@@ -82,11 +88,14 @@ async def provisioning_call(call: Calling) -> Call:
 Provisioning = Annotated[Call, Depends(provisioning_call)]
 
 
+@dataclass(frozen=True)
 class DiscoveryRoutes:
     """What this service is and does. Everything else under the prefix is answered in SCIM's words, too."""
 
+    collections: Sequence[Collection]
+
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=PREFIX, tags=["scim"], route_class=ScimRoute)
+        router = APIRouter(prefix=PREFIX, **_ROUTER)
         for path, handler, operation in (
             ("/ServiceProviderConfig", self.config, "getScimConfig"),
             ("/ResourceTypes", self.resource_types, "listScimResourceTypes"),
@@ -122,8 +131,21 @@ class DiscoveryRoutes:
     async def schema(self, _call: Provisioning, urn: str) -> Response:
         return _answer(_first([each for each in PROVIDER.schemas if str(each.id) == urn], urn))
 
-    async def search(self, _call: Provisioning) -> Response:
-        raise NotImplementedException(detail="search users and groups apart: /Users/.search, /Groups/.search")
+    async def search(self, request: Request, call: Provisioning) -> Response:
+        """A page of the users and groups that match, in this order."""
+        content = await read_body(request, _JSON_TYPES)
+        asked = SearchRequest[ScimUser | Group].model_validate_json(
+            content, scim_ctx=Context.SEARCH_REQUEST, scim_policy=_LENIENT
+        )
+        found = [
+            each
+            for collection in self.collections
+            for each in await collection.scan(call.tenant_id, _base(request))
+            if asked.filter is None or asked.filter.match(each)
+        ]
+        start, count = page_of(asked)
+        page = found[start : start + count]
+        return _answer(_listed(ScimUser | Group, page, len(found), start + 1), asked=asked)
 
     async def nothing(self, _call: Provisioning, path: str) -> Response:
         known = path.partition("/")[0] in (
@@ -147,7 +169,7 @@ class CollectionRoutes:
 
     def router(self) -> APIRouter:
         name = self.collection.endpoint
-        router = APIRouter(prefix=f"{PREFIX}/{name}", tags=["scim"], route_class=ScimRoute)
+        router = APIRouter(prefix=f"{PREFIX}/{name}", **_ROUTER)
         for path, method, handler, operation in (
             ("", "GET", self.list, f"listScim{name}"),
             ("", "POST", self.create, f"createScim{name[:-1]}"),
@@ -157,7 +179,8 @@ class CollectionRoutes:
             ("/{resource_id}", "PATCH", self.patch, f"patchScim{name[:-1]}"),
             ("/{resource_id}", "DELETE", self.delete, f"deleteScim{name[:-1]}"),
         ):
-            router.add_api_route(path, handler, methods=[method], operation_id=operation)
+            status = 201 if handler == self.create else 204 if method == "DELETE" else 200
+            router.add_api_route(path, handler, methods=[method], operation_id=operation, status_code=status)
         return router
 
     async def list(self, request: Request, call: Provisioning) -> Response:

@@ -7,18 +7,43 @@ from typing import Any
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from scim2_models import Error, SCIMException
 
 from lily.domain.errors import LilyError
+from lily.serving.rest.problems import MEDIA_TYPE as PROBLEM_TYPE
 from lily.serving.rest.problems import STATUS, answer
 
 MEDIA_TYPE = "application/scim+json"
+_ERROR = {
+    "type": "object",
+    "required": ["schemas", "status"],
+    "properties": {
+        "schemas": {"type": "array", "items": {"type": "string"}},
+        "status": {"type": "string"},
+        "scimType": {"type": "string"},
+        "detail": {"type": "string"},
+    },
+}
+#: What the contract says about every answer: an error is SCIM's, unless something went wrong on our side.
+ERROR_RESPONSE: dict[int | str, dict[str, Any]] = {
+    "default": {
+        "description": "An error.",
+        "content": {
+            MEDIA_TYPE: {"schema": _ERROR},
+            PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}},
+        },
+    }
+}
 _SCIM_TYPES = {"already_exists": "uniqueness", "invalid_input": "invalidValue"}
 #: SCIM knows no 422.
 _STATUS = {"invalid_input": 400}
+
+
+class ScimResponse(JSONResponse):
+    media_type = MEDIA_TYPE
 
 
 class ScimRoute(APIRoute):

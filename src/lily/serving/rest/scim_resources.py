@@ -58,16 +58,20 @@ class Collection(ABC):
 
     async def search(self, tenant_id: str, request: SearchRequest[Any], base: str) -> tuple[int, list[Any]]:
         """How many match, and the page that was asked for."""
-        start = (request.start_index or 1) - 1
-        count = MAX_PAGE if request.count is None else min(max(request.count, 0), MAX_PAGE)
+        start, count = page_of(request)
         selection = self._selection(str(request.filter)) if request.filter else Selection()
         if selection is not None:
             return await self._select(tenant_id, selection, start, count, base)
+        everything = await self.scan(tenant_id, base)
+        matching = [each for each in everything if request.filter and request.filter.match(each)]
+        return len(matching), matching[start : start + count]
+
+    async def scan(self, tenant_id: str, base: str) -> list[Any]:
+        """All there are, in the order they came."""
         total, everything = await self._select(tenant_id, Selection(), 0, MAX_SCAN, base)
         if total > MAX_SCAN:
             raise TooManyException(detail="too many to match one by one; filter by userName eq or id eq")
-        matching = [each for each in everything if request.filter and request.filter.match(each)]
-        return len(matching), matching[start : start + count]
+        return everything
 
     @abstractmethod
     async def create(self, tenant_id: str, resource: Any) -> str: ...
@@ -148,6 +152,12 @@ class Groups(Collection):
     ) -> tuple[int, list[Any]]:
         total, rows = await self._directory.groups(tenant_id, selection, offset, limit)
         return total, [_group(row, base) for row in rows]
+
+
+def page_of(request: SearchRequest[Any]) -> tuple[int, int]:
+    """Where the page that was asked for begins, and how many it holds at most."""
+    count = MAX_PAGE if request.count is None else min(max(request.count, 0), MAX_PAGE)
+    return (request.start_index or 1) - 1, count
 
 
 def version_of(resource: Any) -> int:
