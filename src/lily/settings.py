@@ -132,7 +132,7 @@ class AuthSettings(_Slice):
     `public_url` is where browsers see Lily; logging in to the console needs it.
     """
 
-    secret: SecretStr
+    secret: SecretStr = Field(min_length=32)
     issuers: tuple[IssuerSettings, ...] = ()
     public_url: str = ""
 
@@ -143,7 +143,7 @@ class AuditSettings(_Slice):
     `proxies` lists the networks (`10.0.0.0/8,…`) whose `X-Forwarded-For` is believed.
     """
 
-    key: SecretStr
+    key: SecretStr = Field(min_length=16)
     proxies: str = ""
 
 
@@ -198,11 +198,18 @@ def load_settings(data_dir: Path) -> Settings:
     try:
         return Settings(_env_file=data_dir / ENV_FILE, data_dir=data_dir)  # type: ignore[call-arg]
     except ValidationError as error:
-        missing = ", ".join(
-            "LILY_" + "_".join(str(part) for part in e["loc"]).upper() for e in error.errors()
-        )
+        missing = ", ".join(variable for e in error.errors() for variable in _variables(e["loc"]))
         raise MisconfiguredError(
             f"cannot read the settings: {missing}. Set the variable, or let "
             f"`./lily up --data-dir {data_dir}` start the part and write it to {data_dir / ENV_FILE}.",
             variables=missing,
         ) from error
+
+
+def _variables(place: tuple[int | str, ...]) -> list[str]:
+    """The variables of a wrong or missing value; of a whole slice that is missing, those it must have."""
+    name = "LILY_" + "_".join(str(part) for part in place).upper()
+    kind = Settings.model_fields[str(place[0])].annotation if len(place) == 1 else None
+    if not (isinstance(kind, type) and issubclass(kind, _Slice)):
+        return [name]
+    return [f"{name}_{field.upper()}" for field, said in kind.model_fields.items() if said.is_required()]

@@ -1,7 +1,7 @@
 """Records acts for the audit without making the caller wait: a spool on disk, emptied into the chains.
 
 An entry outlives the process when `record` returns. It is in PostgreSQL a twentieth of a second later, or as
-soon as PostgreSQL is back (ADR 9).
+soon as PostgreSQL is back (ADR 16).
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from lily.domain.assets import Lane
 from lily.domain.errors import LilyError
 from lily.pipeline.checkpoints import check_checkpoint
 from lily.pipeline.jobs import archive, history, leaf, structural
+from lily.pipeline.jobs.audit import AuditCopies
 from lily.pipeline.lake import Lake
 from lily.pipeline.lanes import LaneQuery
 from lily.pipeline.relay import Relay
@@ -68,6 +69,7 @@ def run(settings: Settings) -> None:
     for relay, write_audit in followers.values():
         relay.start()
         write_audit.start()
+    AuditCopies(session, url).start()
     lake.start({job.NAME: partial(job.start, session, settings) for job in (history, archive)})
     _watch(settings, starters, queries, lake)
 

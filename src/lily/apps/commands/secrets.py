@@ -17,7 +17,7 @@ secrets = typer.Typer(help="The keys that encrypt secrets at rest.", no_args_is_
 def make_key(
     key_id: Annotated[str, typer.Option("--id", help="Its id; the time by default.")] = "",
 ) -> None:
-    """Print a fresh key. Put it first in LILY_SECRETS_KEYS everywhere, then run `lily secrets rotate`."""
+    """Print a fresh key: put it last in LILY_SECRETS_KEYS everywhere, then first, then run `rotate`."""
     from lily.repositories.keyrings import new_key  # slow to import
 
     print(new_key(key_id or f"{datetime.now(UTC):%Y%m%d%H%M%S}"))

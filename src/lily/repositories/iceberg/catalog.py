@@ -10,6 +10,7 @@ CATALOG = "lake"
 NAMESPACE = "lily"
 EVENTS = f"{CATALOG}.{NAMESPACE}.events"
 HISTORY = f"{CATALOG}.{NAMESPACE}.history"
+AUDIT = f"{CATALOG}.{NAMESPACE}.audit"
 
 _CREATE_EVENTS = f"""
 CREATE TABLE IF NOT EXISTS {EVENTS} (
@@ -24,7 +25,15 @@ CREATE TABLE IF NOT EXISTS {HISTORY} (
     asset STRING
 ) USING iceberg PARTITIONED BY (days(applied_at))
 """
-CREATE_TABLES = (f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}", _CREATE_EVENTS, _CREATE_HISTORY)
+_CREATE_AUDIT = f"""
+CREATE TABLE IF NOT EXISTS {AUDIT} (
+    tenant_id STRING, seq BIGINT, at TIMESTAMP, actor STRING, acting_as STRING, address STRING,
+    action STRING, resource_kind STRING, resource_id STRING, allowed BOOLEAN, reason STRING,
+    trace_id STRING, event_id STRING, events INT, hash BINARY
+) USING iceberg PARTITIONED BY (days(at))
+"""
+_CREATE_NAMESPACE = f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}"
+CREATE_TABLES = (_CREATE_NAMESPACE, _CREATE_EVENTS, _CREATE_HISTORY, _CREATE_AUDIT)
 
 
 def catalog_config(settings: Settings) -> dict[str, str]:

@@ -130,3 +130,15 @@ SELECT w.tenant_id, w.actor, w.trace_id, w.asset_id, w.at, w.batch, w.events, w.
  UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, max(seq) FROM next
  ORDER BY 9 NULLS LAST
+
+-- name: read_beyond
+-- Called by the copy to the lake, which has put what it knows into a temporary table.
+SELECT a.tenant_id, a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed,
+       a.reason, a.trace_id, a.event_id::text AS event_id, a.events, a.hash
+  FROM audit_heads AS h
+  LEFT JOIN audit_known AS k ON k.tenant_id = h.tenant_id
+ CROSS JOIN LATERAL (
+       SELECT * FROM audit WHERE audit.tenant_id = h.tenant_id AND audit.seq > coalesce(k.seq, 0)
+        ORDER BY audit.seq LIMIT $1) AS a
+ WHERE h.seq > coalesce(k.seq, 0)
+ ORDER BY a.tenant_id, a.seq LIMIT $1

@@ -1,0 +1,188 @@
+"""Attacks that worked on others, on the running gateway; each test fails when its defence is taken away."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from rest_kit import ASSETS, ORDERS, Gateway, gateway, problem
+from test_contract import CONTRACT
+
+from lily.settings import GatewaySettings, Settings
+
+ORIGIN = "https://console.example"
+
+
+@pytest.fixture(scope="module")
+def running(shared_settings: Settings) -> Iterator[Gateway]:
+    listed = GatewaySettings(wait_seconds=0.2, cors_origins=ORIGIN)
+    with gateway(shared_settings.model_copy(update={"gateway": listed})) as running:
+        running.stored()
+        yield running
+
+
+def with_json_body() -> list[Any]:
+    """Every operation that reads JSON."""
+    found = [result.ok() for result in schemathesis.openapi.from_path(CONTRACT).get_all_operations()]
+    return [each for each in found if each.definition.raw.get("requestBody")]
+
+
+def concrete(operation: Any) -> str:
+    path = str(operation.path)
+    for part in path.split("/"):
+        if part.startswith("{"):
+            path = path.replace(part, "orders")
+    return path
+
+
+@pytest.mark.parametrize("operation", with_json_body(), ids=lambda operation: operation.label)
+def test_json_nested_ten_thousand_deep_is_refused_wherever_json_is_read(
+    operation: Any, running: Gateway
+) -> None:
+    bombs = (b"[" * 10_000 + b"]" * 10_000, b'{"metadata":' + b'{"a":' * 10_000 + b"1" + b"}" * 10_001)
+    for bomb in bombs:
+        started = time.perf_counter()
+        answer = running.call(
+            operation.method, concrete(operation), content=bomb, headers={"content-type": "application/json"}
+        )
+        assert 400 <= answer.status_code < 500, answer.text[:300]
+        assert time.perf_counter() - started < 2
+
+
+def test_a_compressed_bomb_is_not_inflated(running: Gateway) -> None:
+    bomb = gzip.compress(b'{"asset_id":"' + b"a" * 50_000_000 + b'"}')
+    assert len(bomb) < 100_000
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = running.call("POST", ASSETS, content=bomb, headers=headers)
+    assert answer.status_code in (400, 415), answer.text[:300]
+
+
+INJECTIONS = [
+    "' OR '1'='1",
+    "'; DROP TABLE audit; --",
+    "orders' UNION SELECT 1, 'table', '{}' --",
+    "%(tenant_id)s",
+    "$1",
+    "\\'; SELECT pg_sleep(5); --",
+]
+
+
+@pytest.mark.parametrize("injection", INJECTIONS)
+def test_text_from_callers_is_never_sql(running: Gateway, injection: str) -> None:
+    started = time.perf_counter()
+    for path, parameters in (
+        (f"{ASSETS}/{injection}", {}),
+        (f"{ASSETS}/orders", {"history": "true", "page_token": injection}),
+        ("/lily/v1/audit", {"actor": injection, "resource_id": injection, "trace_id": injection}),
+        (f"/lily/v1/metadata/audit/{injection}", {"action": injection}),
+        ("/lily/v1/audit/export", {"resource_kind": injection}),
+    ):
+        answer = running.call("GET", path, params=parameters)
+        assert answer.status_code in (200, 400, 404), answer.text[:300]
+        assert "Orders" not in answer.text
+    body = {"tenant_id": "acme", "username": injection, "password": injection}
+    assert running.client.post("/lily/v1/auth/login", json=body).status_code in (401, 429)
+    assert time.perf_counter() - started < 4
+    assert running.fetch("SELECT count(*) FROM audit")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/livez/../lily/v1/metadata/orders",
+        "/livez/..%2flily/v1/metadata/orders",
+        "/livez%2f..%2flily%2fv1%2fmetadata%2forders",
+        "/livez;/lily/v1/metadata/orders",
+        "//lily/v1/metadata/orders",
+        "/lily/v1//metadata/orders",
+        "/lily/v1;x/metadata/orders",
+        "/lily/v1/metadata;x/orders",
+        "/lily/v1/auth/login/../../metadata/orders",
+        "/lily/v1/system/health/..%2f..%2fmetadata/orders",
+        "/LILY/V1/METADATA/orders",
+        "/lily/v1/metadata/orders?/livez",
+        "/lily/v1/metadata/orders%3f/livez",
+        "/./lily/v1/metadata/orders",
+    ],
+)
+def test_no_spelling_of_a_path_gets_around_authentication(running: Gateway, path: str) -> None:
+    url = running.client.base_url
+    connection = http.client.HTTPConnection(url.host, url.port or 80, timeout=10)
+    connection.request("GET", path)  # as spelled: a client that knows better would tidy it up
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    assert answer.status in (400, 401, 404), text[:300]
+    assert "Orders" not in text
+
+
+def test_no_credential_is_handed_out_before_the_caller_is_checked(running: Gateway) -> None:
+    wrong = {"tenant_id": "acme", "username": "ada", "password": "wrong"}
+    attempts = (
+        running.client.post("/lily/v1/auth/login", json=wrong),
+        running.client.post("/lily/v1/auth/login", json=wrong | {"cookie": True}),
+        running.client.post("/lily/v1/auth/login", json=wrong | {"scope": "everything"}),
+        running.client.post("/lily/v1/auth/refresh", json={"refresh_token": "forged"}),
+        running.client.post("/lily/v1/api-keys", json={"name": "robot", "roles": ["owner"]}),
+        running.call(
+            "POST",
+            "/lily/v1/api-keys",
+            as_=running.token(role="viewer"),
+            json={"name": "robot", "roles": ["owner"]},
+        ),
+    )
+    for answer in attempts:
+        assert 400 <= answer.status_code < 500
+        assert "set-cookie" not in answer.headers
+        assert not {"access_token", "refresh_token", "api_key", "csrf_token"} & answer.json().keys()
+
+
+def test_every_answer_has_safe_headers_and_is_not_cached(running: Gateway) -> None:
+    answers = (
+        running.client.get("/livez"),
+        running.client.get("/nowhere"),
+        running.client.get(f"{ASSETS}/orders"),
+        running.call("GET", f"{ASSETS}/nothing"),
+        running.call("GET", "/lily/v1/audit/export"),
+        running.call("POST", ASSETS, json=ORDERS, headers={"prefer": "respond-async"}),
+    )
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "strict-transport-security" not in answer.headers, "only over TLS"
+        assert "server" not in answer.headers or "/" not in answer.headers["server"]
+    private = running.call("GET", f"{ASSETS}/orders").headers["cache-control"]
+    assert private == "private, no-cache", "kept by the caller alone, and asked for again by its version"
+
+
+def preflight(running: Gateway, origin: str) -> Any:
+    asked = {"origin": origin, "access-control-request-method": "PUT"}
+    asked["access-control-request-headers"] = "authorization"
+    return running.client.options(f"{ASSETS}/orders", headers=asked)
+
+
+def test_pages_of_a_listed_origin_may_call_and_no_others(running: Gateway) -> None:
+    allowed = preflight(running, ORIGIN)
+    assert allowed.status_code == 200
+    assert allowed.headers["access-control-allow-origin"] == ORIGIN
+    assert "access-control-allow-credentials" not in allowed.headers
+    for other in ("https://evil.example", "https://console.example.evil", "http://console.example", "null"):
+        refused = preflight(running, other)
+        assert "access-control-allow-origin" not in refused.headers
+        read = running.call("GET", f"{ASSETS}/orders", headers={"origin": other})
+        assert "access-control-allow-origin" not in read.headers
+
+
+def test_a_body_that_lies_about_its_length_is_cut_off(running: Gateway) -> None:
+    answer = running.call(
+        "POST", ASSETS, content=b" " * (17 * 1024 * 1024), headers={"content-type": "application/json"}
+    )
+    problem(answer, 413, "content_too_large")
