@@ -10,6 +10,7 @@ import pytest
 from rest_kit import ASSETS, ORDERS, Gateway, gateway
 
 from kit.eventually import eventually
+from lily.access.notebooks import Notebook
 from lily.domain.audit import INSTALLATION
 from lily.settings import AuditSettings, Settings
 
@@ -107,7 +108,23 @@ def test_reading_the_audit_is_noted_itself(tenant: Tenant) -> None:
     assert (entry["action"], entry["resource_kind"], entry["allowed"]) == ("audit", "audit", True)
 
 
-def test_administration_is_noted_even_by_a_route_that_forgets_to(tenant: Tenant) -> None:
+def test_administration_is_noted(tenant: Tenant) -> None:
+    body = {"name": "robot", "roles": ["editor"]}
+    assert tenant.call("POST", "/lily/v1/api-keys", "editor", json=body).status_code == 201
+    entry = tenant.entry()
+    assert (entry["actor"], entry["action"], entry["resource_kind"]) == ("ada", "create", "api_key")
+
+
+def test_a_change_is_noted_even_by_a_route_that_forgets_to(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forget(_self: Notebook, *_: Any) -> None:
+        """Nothing is noted by the route."""
+
+    write = Notebook.write
+    monkeypatch.setattr(
+        Notebook, "write", lambda self, *what: (forget if what[0] == "create" else write)(self, *what)
+    )
     body = {"name": "robot", "roles": ["editor"]}
     assert tenant.call("POST", "/lily/v1/api-keys", "editor", json=body).status_code == 201
     entry = tenant.entry()

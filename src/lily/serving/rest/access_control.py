@@ -49,7 +49,14 @@ class PolicyRoutes:
             (one, "GET", self.get, "getPolicy", None),
             (one, "PUT", self.replace, "replacePolicy", body),
         ):
-            router.add_api_route(path, handler, methods=[method], operation_id=operation, openapi_extra=extra)
+            router.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                operation_id=operation,
+                openapi_extra=extra,
+                status_code=201 if method == "POST" else 200,
+            )
         router.add_api_route(
             one, self.remove, methods=["DELETE"], operation_id="deletePolicy", status_code=204
         )

@@ -13,6 +13,7 @@ from fastapi import Request
 from lily.access.audit import INSTALLATION, AuditEntry, AuditTrail
 from lily.access.notebooks import Notebook
 from lily.access.origins import origin_of
+from lily.access.principals import Principal
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Strangers noted per second and process; what is beyond is counted, so that a flood does not fill the disk.
@@ -28,15 +29,19 @@ class Acts:
 
     def note(self, request: Request, status: int) -> None:
         """Record what an answer with this status tells, unless the call has done so."""
-        if status == 401:
+        notebook: Notebook | None = getattr(request.state, "notebook", None)
+        if status == 401 and not (notebook and notebook.has_denial):
             self._note_stranger(request)
-        elif status == 403:
+        elif status in (401, 403):
             self._note_known(request, allowed=False)
         elif status < 400 and request.method not in _SAFE:
             self._note_known(request, allowed=True)
 
     def _note_known(self, request: Request, allowed: bool) -> None:
         notebook: Notebook | None = getattr(request.state, "notebook", None)
+        principal: Principal | None = getattr(request.state, "principal", None)
+        if notebook is None and principal is not None:
+            notebook = Notebook(request.app.state.trail, principal, origin_of(request))
         if notebook is None:
             _record(request, allowed, _reason(request))
         elif not (notebook.has_act if allowed else notebook.has_denial):

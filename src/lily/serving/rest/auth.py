@@ -123,7 +123,9 @@ class AuthRoutes:
 
 
 def _notebook(request: Request, principal: Principal) -> Notebook:
-    return Notebook(request.app.state.trail, principal, origin_of(request))
+    notebook = Notebook(request.app.state.trail, principal, origin_of(request))
+    request.state.notebook = notebook
+    return notebook
 
 
 def _granted(grant: Grant) -> Response:
