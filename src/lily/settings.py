@@ -82,12 +82,15 @@ class SparkSettings(_Slice):
 class GatewaySettings(_Slice):
     """The public listener, its process count, and how long a synchronous write may wait.
 
+    gRPC is served on `grpc_port`, if there is one.
+
     A certificate and its key (files, PEM) make it speak TLS; `tls_client` asks callers for a certificate of
     the authority `tls_client_ca`. Pages of the `cors_origins` (`https://a.example,…`) may call.
     """
 
     host: str = "127.0.0.1"
     port: int = 8080
+    grpc_port: int = 0
     workers: int = 1
     wait_seconds: float = 10.0
     tls_certificate: str = ""

@@ -19,6 +19,10 @@ from lily.access.tokens import OwnToken, mint_session_token
 from lily.domain.policies import Policy, Rules
 
 BEFORE, NOW = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+_EMPTY = b"""
+TRUNCATE assets, changes, edges, effective_tags, policies, roles, role_members, scraper_policies, sessions
+ CASCADE
+"""
 _SCOPES = {
     None: None,
     frozenset({"read"}): ["lily:read"],
@@ -62,18 +66,29 @@ def _version(key: tuple[str, str], name: str, traits: Resource) -> Version:
 def store(api: Gateway, world: World, rules: dict[str, Rules]) -> None:
     """Make the database exactly this, and wait until the gateway knows."""
     with psycopg.connect(api.settings.database.url.get_secret_value()) as connection:
-        tables = "assets, changes, edges, effective_tags, policies, roles, role_members, scraper_policies"
-        connection.execute(f"TRUNCATE {tables}".encode())
+        connection.execute(_EMPTY)
         for tenant in some.TENANTS:
             _store_rules(connection, tenant, rules[tenant])
             _store_edges(connection, tenant)
         for number, (key, version) in enumerate(world.now.items()):
             _store_asset(connection, number, world.before[key], version)
-    for tenant in some.TENANTS:  # its answer comes after everybody has heard of what was committed before
-        group = {"allowed_columns": []}
-        token = api.token(tenant=tenant)
-        answer = api.call("PUT", "/lily/v1/access/scraper-policies/nobody", as_=token, json=group)
-        assert answer.status_code == 200, answer.text
+    _let_know(api)
+
+
+def emptied(api: Gateway) -> Gateway:
+    """The gateway with no asset and no rule in its database."""
+    with psycopg.connect(api.settings.database.url.get_secret_value()) as connection:
+        connection.execute(_EMPTY)
+    _let_know(api)
+    return api
+
+
+def _let_know(api: Gateway) -> None:
+    """A change over REST is answered when all have heard of it and of what was before: make one, undo it."""
+    for tenant in some.TENANTS:
+        token, path = api.token(tenant=tenant), "/lily/v1/access/scraper-policies/nobody"
+        for method, body in (("PUT", {"allowed_columns": []}), ("DELETE", None)):
+            assert api.call(method, path, as_=token, json=body).is_success
 
 
 def _store_asset(connection: psycopg.Connection, number: int, before: Version, now: Version) -> None:

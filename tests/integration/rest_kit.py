@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import grpc
 import httpx
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
@@ -25,6 +26,7 @@ from lily.apps.listeners import tls_options
 from lily.domain.event_ids import new_batch_id
 from lily.log.producer import client_config
 from lily.log.topics import Topic
+from lily.serving.grpc import access_pb2
 from lily.settings import Settings
 
 ASSETS = "/lily/v1/metadata"
@@ -135,6 +137,28 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def with_grpc(settings: Settings) -> Settings:
+    """The same, with gRPC on a free port."""
+    listening = settings.gateway.model_copy(update={"grpc_port": free_port()})
+    return settings.model_copy(update={"gateway": listening})
+
+
+def grpc_decide(
+    api: Gateway, token: str, questions: list[Any], who: Any = None, purpose: str = ""
+) -> access_pb2.DecideResponse:
+    """Ask the gateway's gRPC service."""
+    metadata = [("authorization", f"Bearer {token}")] if token else []
+    metadata += [("lily-purpose", purpose)] if purpose else []
+    with grpc.insecure_channel(f"127.0.0.1:{api.settings.gateway.grpc_port}") as channel:
+        decide = channel.unary_unary(
+            "/lily.access.v1.AccessService/Decide",
+            request_serializer=access_pb2.DecideRequest.SerializeToString,
+            response_deserializer=access_pb2.DecideResponse.FromString,
+        )
+        request = access_pb2.DecideRequest(questions=questions, principal=who)
+        return decide(request, metadata=metadata, timeout=20)
 
 
 def problem(response: Response, status: int, code: str) -> dict[str, Any]:

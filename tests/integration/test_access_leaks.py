@@ -13,10 +13,10 @@ from urllib.parse import quote
 
 import hypothesis
 import pytest
-from access_kit import BEFORE, World, make_world, store, token_of
+from access_kit import BEFORE, World, emptied, make_world, store, token_of
 from hypothesis import given
 from hypothesis import strategies as st
-from rest_kit import ASSETS, Gateway, gateway
+from rest_kit import ASSETS, Gateway, gateway, grpc_decide, with_grpc
 
 from kit import access_strategies as some
 from kit.access_model import allows
@@ -24,6 +24,7 @@ from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
 from lily.domain.conditions import Circumstances
 from lily.domain.policies import Rules
+from lily.serving.grpc import access_pb2
 from lily.settings import Settings
 
 
@@ -84,6 +85,16 @@ def decided(caller: Caller) -> set[str]:
     }
 
 
+def decided_over_grpc(caller: Caller) -> set[str]:
+    asked = [access_pb2.Question(action="READ", asset_id=asset) for asset in (*some.ASSETS, "unknown")]
+    answer = grpc_decide(caller.api, caller.token, asked, purpose=caller.purpose)
+    return {
+        f"{caller.who.tenant_id}:{question.asset_id}@now"
+        for question, decision in zip(asked, answer.decisions, strict=True)
+        if decision.allowed
+    }
+
+
 CURRENT, PAST, BOTH = ("now",), ("before",), ("now", "before")
 INTERFACES: dict[str, tuple[Callable[[Caller], set[str]], tuple[str, ...]]] = {
     "asset": (each(ASSETS, lambda asset: [asset["asset_name"]]), CURRENT),
@@ -97,13 +108,19 @@ INTERFACES: dict[str, tuple[Callable[[Caller], set[str]], tuple[str, ...]]] = {
     "entity": (each("/metadata", lambda entity: [entity["attributes"]["name"]]), CURRENT),
     "listing": (listed, CURRENT),
     "decisions": (decided, CURRENT),
+    "decisions over gRPC": (decided_over_grpc, CURRENT),
 }
 
 
+@pytest.fixture(scope="module")
+def running(settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(with_grpc(settings_without_log)) as started:
+        yield started
+
+
 @pytest.fixture
-def api(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as running:
-        yield running
+def api(running: Gateway) -> Gateway:
+    return emptied(running)
 
 
 def readable(world: World, rules: Rules, who: Principal, known: Circumstances) -> dict[str, set[str]]:

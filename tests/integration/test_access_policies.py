@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from access_kit import emptied
 from rest_kit import ASSETS, Gateway, gateway, problem
 
 from lily.settings import Settings
@@ -17,10 +18,15 @@ SCRAPERS = "/lily/v1/access/scraper-policies"
 READ_PII = {"role": "analyst", "access_type": "READ", "scope": "tag", "value": "pii"}
 
 
+@pytest.fixture(scope="module")
+def running(settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(settings_without_log) as started:
+        yield started
+
+
 @pytest.fixture
-def api(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as running:
-        yield running
+def api(running: Gateway) -> Gateway:
+    return emptied(running)
 
 
 def created(api: Gateway, **policy: Any) -> dict[str, Any]:

@@ -6,10 +6,10 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from access_kit import emptied
 from pydantic import SecretStr
 from rest_kit import ASSETS, Gateway, gateway
 
@@ -21,28 +21,30 @@ POLICIES = "/lily/v1/access/policies"
 ALLOWING = {"role": "analyst", "access_type": "READ", "asset_id": "orders"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def first(settings_without_log: Settings) -> Iterator[Gateway]:
     with gateway(settings_without_log) as running:
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def between(settings_without_log: Settings) -> Iterator[Proxy]:
     url = urlsplit(settings_without_log.database.url.get_secret_value())
     with proxy((url.hostname or "", url.port or 5432)) as running:
         yield running
 
 
-@pytest.fixture
-def second(settings_without_log: Settings, between: Proxy, tmp_path: Any) -> Iterator[Gateway]:
+@pytest.fixture(scope="module")
+def second(
+    settings_without_log: Settings, between: Proxy, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gateway]:
     """Another gateway, whose way to PostgreSQL can be cut."""
     database = settings_without_log.database
     url = urlsplit(database.url.get_secret_value())
     place = f"{url.netloc.rpartition('@')[0]}@127.0.0.1:{between.port}"
     there = database.model_copy(update={"url": SecretStr(urlunsplit(url._replace(netloc=place)))})
-    settings = settings_without_log.model_copy(update={"database": there, "data_dir": tmp_path / "second"})
-    settings.data_dir.mkdir()
+    folder = tmp_path_factory.mktemp("second")
+    settings = settings_without_log.model_copy(update={"database": there, "data_dir": folder})
     with gateway(settings) as running:
         yield running
 
@@ -84,7 +86,7 @@ class Reader:
 def test_what_is_revoked_through_one_gateway_is_denied_by_another_from_the_answer_on(
     first: Gateway, second: Gateway
 ) -> None:
-    first.stored()
+    emptied(first).stored()
     revoked: list[tuple[float, float]] = []
     taken: list[float] = []
     with Reader(second) as reader:
@@ -106,7 +108,7 @@ def test_what_is_revoked_through_one_gateway_is_denied_by_another_from_the_answe
 def test_a_gateway_that_cannot_hear_allows_nothing_once_a_revocation_is_answered(
     first: Gateway, second: Gateway, between: Proxy
 ) -> None:
-    first.stored()
+    emptied(first).stored()
     made = first.call("POST", POLICIES, json=ALLOWING).json()["policy_id"]
     with Reader(second) as reader:
         assert reader.read() == 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -18,6 +19,8 @@ from lily.access.predicates import NOTHING, Predicate, predicate_of
 from lily.access.principals import Principal
 from lily.domain.conditions import Circumstances
 from lily.domain.policies import Rules
+
+Asked = tuple[Principal, Action, Resource]
 
 
 class Books(Protocol):
@@ -60,17 +63,20 @@ class Access:
         circumstances: Circumstances | None = None,
     ) -> Decision:
         """Whether the principal may do this now, and which policies say so."""
-        if resource.tenant_id != principal.tenant_id:
-            return OTHER_TENANT
-        if principal.scopes is not None and action.scope not in principal.scopes:
-            return BEYOND_SCOPES
-        known = circumstances or Circumstances(datetime.now(UTC))
-        mine = self._books.current(principal.tenant_id).slice_of(principal)
-        if action is Action.PURGE:  # whoever may not even hide it may not destroy it
-            hiding = mine.decide(Action.DELETE, resource, known)
-            if not hiding.allowed:
-                return hiding
-        return mine.decide(action, resource, known)
+        book = self._books.current(principal.tenant_id)
+        return _decide(book, principal, action, resource, circumstances or Circumstances(datetime.now(UTC)))
+
+    def decide_batch(
+        self, tenant_id: str, asked: Iterable[Asked], circumstances: Circumstances | None = None
+    ) -> list[Decision]:
+        """One decision per principal, action and resource, all by the same rules of one tenant."""
+        book, known = self._books.current(tenant_id), circumstances or Circumstances(datetime.now(UTC))
+        return [
+            _decide(book, principal, action, resource, known)
+            if principal.tenant_id == tenant_id
+            else OTHER_TENANT
+            for principal, action, resource in asked
+        ]
 
     def decide_for_all(
         self, principal: Principal, action: Action, circumstances: Circumstances
@@ -103,3 +109,18 @@ class Access:
         """Whether it matters to this principal in what an asset is contained."""
         mine = self._books.current(principal.tenant_id).slice_of(principal)
         return bool(mine.reaches[action].containers)
+
+
+def _decide(
+    book: Book, principal: Principal, action: Action, resource: Resource, known: Circumstances
+) -> Decision:
+    if resource.tenant_id != principal.tenant_id:
+        return OTHER_TENANT
+    if principal.scopes is not None and action.scope not in principal.scopes:
+        return BEYOND_SCOPES
+    mine = book.slice_of(principal)
+    if action is Action.PURGE:  # whoever may not even hide it may not destroy it
+        hiding = mine.decide(Action.DELETE, resource, known)
+        if not hiding.allowed:
+            return hiding
+    return mine.decide(action, resource, known)

@@ -110,26 +110,15 @@ class Slice:
     def _ask(self, action: Action, reach: Reach, key: _Key) -> Decision:
         kind, asset_id, asset_type, data_source, tags, containers, holding = key
         view = cedar.ResourceView(kind, asset_id, asset_type, data_source, tags, containers)
-        candidates = self._candidates(reach, view)
-        if not candidates:
+        matching = _matching(reach, view)
+        by_default = reach.defaults.get(None, []) + reach.defaults.get(kind, [])
+        if not any(policy.effect is Effect.ALLOW for policy in matching) and by_default in (
+            [],
+            [COLUMNS_ONLY],
+        ):
             return NO_POLICY_ALLOWS
+        candidates = tuple(sorted(by_default + [policy.policy_id for policy in matching]))
         return cedar.ask(self._book.parsed(candidates), self.principal, action, view, holding)
-
-    def _candidates(self, reach: Reach, view: cedar.ResourceView) -> tuple[str, ...]:
-        """The policies that can match what is seen; leaving out the others changes no decision."""
-        found = reach.defaults[None] + reach.defaults[view.kind]
-        if view.kind == ASSET:
-            by_scope = reach.by_scope
-            policies = list(by_scope[ScopeKind.ALL].get("", ()))
-            policies += by_scope[ScopeKind.ASSET].get(view.id, ())
-            policies += by_scope[ScopeKind.TYPE].get(view.asset_type, ())
-            policies += by_scope[ScopeKind.SOURCE].get(view.data_source, ())
-            for tag in view.tags:
-                policies += by_scope[ScopeKind.TAG].get(tag, ())
-            for container in view.containers | {view.id}:
-                policies += by_scope[ScopeKind.CONTAINED].get(container, ())
-            found = found + [policy.policy_id for policy in policies]
-        return tuple(sorted(found))
 
     def _add_policies(self) -> None:
         for policy in self.policies:
@@ -146,6 +135,22 @@ class Slice:
         if self._columns is not None:
             for reach in self.reaches.values():
                 reach.defaults[ASSET].append(COLUMNS_ONLY)
+
+
+def _matching(reach: Reach, view: cedar.ResourceView) -> list[Policy]:
+    """The stored policies that can match what is seen; leaving out the others changes no decision."""
+    if view.kind != ASSET:
+        return []
+    by_scope = reach.by_scope
+    found = list(by_scope[ScopeKind.ALL].get("", ()))
+    found += by_scope[ScopeKind.ASSET].get(view.id, ())
+    found += by_scope[ScopeKind.TYPE].get(view.asset_type, ())
+    found += by_scope[ScopeKind.SOURCE].get(view.data_source, ())
+    for tag in view.tags:
+        found += by_scope[ScopeKind.TAG].get(tag, ())
+    for container in view.containers | {view.id}:
+        found += by_scope[ScopeKind.CONTAINED].get(container, ())
+    return found
 
 
 def _applies(effect: Effect, holds: bool | None) -> bool:

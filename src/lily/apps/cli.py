@@ -15,6 +15,7 @@ from lily.apps.commands.down import down
 from lily.apps.commands.key import key
 from lily.apps.commands.logs import logs
 from lily.apps.commands.migrate import migrate
+from lily.apps.commands.policy import policy
 from lily.apps.commands.replay import replay
 from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
@@ -39,6 +40,7 @@ app.add_typer(dlq, name="dlq")
 app.add_typer(audit, name="audit")
 app.add_typer(secrets, name="secrets")
 app.add_typer(user, name="user")
+app.add_typer(policy, name="policy")
 app.add_typer(key, name="key")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)

@@ -34,6 +34,7 @@ from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
 from lily.repositories.postgres.pool import Database, TenantDatabase
 from lily.repositories.postgres.tenants import Tenants, TenantSources
+from lily.serving.grpc.server import GrpcServer
 from lily.serving.health import Health
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.app import AppParts, Surroundings, create_app
@@ -82,6 +83,8 @@ def build_app(settings: Settings) -> FastAPI:
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 
+    grpc_server = GrpcServer(settings.gateway, access.services(identity.authenticator, trail))
+
     @asynccontextmanager
     async def running(_app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
@@ -93,6 +96,7 @@ def build_app(settings: Settings) -> FastAPI:
             await stack.enter_async_context(routes.running())
             await stack.enter_async_context(cells.running())
             await stack.enter_async_context(identity.running())
+            await stack.enter_async_context(grpc_server.running())
             yield
 
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")

@@ -19,6 +19,7 @@ KAFKA_URL = "LILY_KAFKA_BOOTSTRAP_SERVERS"
 DATABASE_URL = "LILY_DATABASE_URL"
 GATEWAY_PASSWORD = "LILY_DATABASE_GATEWAY_PASSWORD"
 GATEWAY_PORT = "LILY_GATEWAY_PORT"
+GRPC_PORT = "LILY_GATEWAY_GRPC_PORT"
 DEFAULT_PORT = 8080
 USER = DATABASE = "lily"
 
@@ -47,6 +48,7 @@ def configure(installation: Installation, gateway_port: int | None = None) -> di
         **_database_values(kept),
         GATEWAY_PASSWORD: kept.get(GATEWAY_PASSWORD) or secrets.token_urlsafe(24),
         GATEWAY_PORT: str(gateway_port or preferred_port(kept)),
+        GRPC_PORT: str(_steady_port(kept, GRPC_PORT, int)),
     }
     lines = (f"{name}='{_escape(value)}'" for name, value in sorted(values.items()))
     write_atomically(installation.env_file, "\n".join(lines) + "\n")

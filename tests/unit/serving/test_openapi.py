@@ -97,6 +97,7 @@ def test_operation_ids_are_unique_and_every_operation_declares_problems(app: Fas
 def test_every_reference_leads_somewhere(app: FastAPI) -> None:
     document = contract(app)
     text = json.dumps(document)
+    assert text.count('"$ref"') == text.count('"$ref": "#/components/schemas/')
     names = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
     assert names <= set(document["components"]["schemas"])
 

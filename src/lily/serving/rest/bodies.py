@@ -37,7 +37,11 @@ def _has_nul(value: Any) -> bool:
 
 async def read_model(request: Request, model: type[Model]) -> Model:
     """The body as this model; `InvalidInput` says where it is not one."""
-    content = await read_body(request, JSON_TYPES)
+    return parse_model(model, await read_body(request, JSON_TYPES))
+
+
+def parse_model(model: type[Model], content: bytes) -> Model:
+    """The content as this model; `InvalidInput` says where it is not one."""
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
@@ -54,5 +58,18 @@ async def read_model(request: Request, model: type[Model]) -> Model:
 
 def body_of(model: type[BaseModel]) -> dict[str, Any]:
     """The `openapi_extra` of a route that reads this model."""
-    content = {"application/json": {"schema": model.model_json_schema()}}
+    schema = model.model_json_schema()
+    content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+    """The schema with what it refers to in place: it becomes part of another document."""
+    if isinstance(schema, list):
+        return [_inlined(each, definitions) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        others = {name: value for name, value in schema.items() if name != "$ref"}
+        return _inlined(definitions[schema["$ref"].removeprefix("#/$defs/")] | others, definitions)
+    return {name: _inlined(value, definitions) for name, value in schema.items()}

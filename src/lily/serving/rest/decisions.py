@@ -17,15 +17,13 @@ from lily.access.decisions import ASSET, Action, Decision, Resource
 from lily.access.explanations import Explanation, explain
 from lily.access.plans import Change, Effect, plan
 from lily.access.principals import Principal
-from lily.access.questions import Question, answer_questions
+from lily.access.questions import MAX_QUESTIONS, Question, answer_questions
 from lily.domain.assets import Traits
 from lily.domain.conditions import Circumstances
 from lily.repositories.postgres.asset_lists import AssetLists
 from lily.serving.rest.access_control import ReadingPolicies
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.policy_documents import AssetName, Name, PolicyBody, RoleBody, policy_document
-
-MAX_QUESTIONS = 10_000
 
 Actions = Literal["READ", "WRITE", "DELETE", "PURGE", "ADMINISTER", "AUDIT"]
 

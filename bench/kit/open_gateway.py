@@ -1,0 +1,69 @@
+"""The gateway as it would be if it asked nobody who they are and let everybody do everything: a measure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from granian import Granian
+from granian.constants import Interfaces
+
+from lily.access.calls import authenticate
+from lily.access.decisions import Action, Decision, Resource
+from lily.access.principals import Principal
+from lily.apps import gateway
+from lily.domain.conditions import Circumstances
+from lily.settings import load_settings
+
+_EVERYBODY = Principal("bench", "everybody", frozenset({"owner"}))
+_YES = Decision(True, ())
+
+
+class OpenAccess:
+    async def refresh(self, tenant_id: str) -> None:
+        """Nothing is known, so nothing is old."""
+
+    def decide(self, *_: Principal | Action | Resource | Circumstances) -> Decision:
+        return _YES
+
+    def may_ever(self, *_: Principal | Action) -> Decision:
+        return _YES
+
+    def sees_containers(self, *_: Principal | Action) -> bool:
+        return False
+
+
+def worker_app() -> FastAPI:
+    """Called by Granian in every worker process."""
+    app = gateway.worker_app()
+    app.state.access = OpenAccess()
+    app.dependency_overrides[authenticate] = _everybody
+    return app
+
+
+async def _everybody(request: Request) -> Principal:
+    request.state.principal = _EVERYBODY
+    return _EVERYBODY
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data-dir", type=Path, required=True)
+    data_dir = parser.parse_args().data_dir.absolute()
+    os.environ[gateway.DATA_DIR_VARIABLE] = str(data_dir)
+    Granian(
+        "bench.kit.open_gateway:worker_app",
+        factory=True,
+        interface=Interfaces.ASGI,
+        address="127.0.0.1",
+        port=load_settings(data_dir).gateway.port,
+        backlog=1024,
+        backpressure=512,
+        log_access=False,
+    ).serve()
+
+
+if __name__ == "__main__":
+    main()

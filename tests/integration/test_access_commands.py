@@ -1,0 +1,74 @@
+"""`lily policy explain` and `lily policy plan`, against a database as it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from lily.apps.cli import app
+from lily.settings import Settings
+
+POLICY = "00000000-0000-4000-8000-000000000001"
+INSERT_ASSET = """
+INSERT INTO assets (tenant_id, asset_id, asset_name, asset_type, user_tags, created_at, version, fields,
+                    clock_time, clock_id)
+VALUES ('acme', %s, 'x', 'table', '{pii}', now(), 1, 3, now(), gen_random_uuid())
+"""
+INSERT_POLICY = """
+INSERT INTO policies (tenant_id, policy_id, role, access_type, effect, scope, value, created_by)
+VALUES ('acme', %s, 'analyst', 'READ', 'allow', 'tag', 'pii', 'test')
+"""
+
+Lily = Callable[..., str]
+
+
+@pytest.fixture
+def lily(settings_without_log: Settings, monkeypatch: pytest.MonkeyPatch) -> Lily:
+    settings = settings_without_log
+    for name, value in {
+        "DATABASE_URL": settings.database.url.get_secret_value(),
+        "DATABASE_GATEWAY_PASSWORD": settings.database.gateway_password.get_secret_value(),
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
+        "LAKE_WAREHOUSE": "/nowhere",
+        "SPARK_CHECKPOINTS": "/nowhere",
+        "AUTH_SECRET": "a secret of at least thirty-two bytes",
+        "AUDIT_KEY": "a key of at least thirty-two bytes, too",
+    }.items():
+        monkeypatch.setenv(f"LILY_{name}", value)
+    with psycopg.connect(settings.database.url.get_secret_value()) as connection:
+        connection.execute("TRUNCATE assets, policies")
+        for number in range(3):
+            connection.execute(INSERT_ASSET, [f"asset{number}"])
+        connection.execute(INSERT_POLICY, [POLICY])
+
+    def run(*arguments: str, stdin: str = "") -> str:
+        common = ["--tenant", "acme", "--data-dir", str(settings.data_dir)]
+        result = CliRunner().invoke(app, ["policy", *arguments, *common], input=stdin)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    return run
+
+
+def test_explain_names_the_policy_that_decided(lily: Lily) -> None:
+    told: dict[str, Any] = json.loads(lily("explain", "asset0", "--user", "bob", "--role", "analyst"))
+    assert (told["allowed"], told["reasons"]) == (True, [POLICY])
+    told = json.loads(lily("explain", "asset0", "--user", "bob", "--role", "analyst", "--action", "WRITE"))
+    assert (told["allowed"], told["reasons"]) == (False, ["no policy allows it"])
+
+
+def test_plan_tells_who_loses_what_from_a_file_or_standard_input(lily: Lily, tmp_path: Path) -> None:
+    change = json.dumps({"remove": [POLICY]})
+    file = tmp_path / "change.json"
+    file.write_text(change)
+    for output in (lily("plan", str(file)), lily("plan", "-", stdin=change)):
+        [effect] = [json.loads(line) for line in output.splitlines()]
+        assert effect["principals"] == [{"kind": "role", "name": "analyst"}]
+        assert (effect["access_type"], effect["gains"], effect["loses"]) == ("READ", 0, 3)
+        assert effect["lost_examples"] == ["asset0", "asset1", "asset2"]
