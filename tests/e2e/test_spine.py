@@ -291,3 +291,25 @@ def test_health_shows_every_component_and_the_lag_of_every_lane(platform: Platfo
     assert {"gateway", "kafka", "postgres", "streams"} <= set(health["components"])
     assert set(health["lanes"]) == {"structural", "leaf"}
     assert all(lane["lag"] >= 0 and lane["current_as_of"] for lane in health["lanes"].values())
+
+
+def test_a_write_is_in_the_audit_as_it_was_asked_for_and_as_it_was_applied(tenant: Tenant) -> None:
+    trace = uuid4().hex
+    written = tenant.post(headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}, tags=["pii"])
+    batch = [table(f"asset-{number}") for number in range(5)]
+    assert tenant.call("POST", json={"assets": batch}).status_code == 200
+
+    def entries() -> list[dict[str, Any]]:
+        lines = tenant.platform.lily("audit", "export", "--tenant", tenant.name).splitlines()
+        return [json.loads(line) for line in lines]
+
+    told = eventually(lambda: [found for found in [entries()] if len(found) >= 4], 30)[0]
+    traced = {entry["action"]: entry for entry in told if entry["trace_id"] == trace}
+    assert {action: entry["actor"] for action, entry in traced.items()} == {"write": "ada", "apply": "ada"}
+    assert traced["write"]["address"] == "127.0.0.1"
+    assert traced["apply"]["event_id"] == written.headers["lily-event-id"]
+    assert traced["apply"]["reason"] == "created"
+    assert [entry["reason"] for entry in told if entry["events"] == 5] == ["5 created"]
+    of_asset = tenant.call("GET", "/audit/asset-3", role="auditor").json()["entries"]
+    assert [entry["events"] for entry in of_asset] == [5], "the batch it was written in"
+    tenant.platform.lily("audit", "verify")
