@@ -21,6 +21,8 @@ EVENTS_ACCEPTED = Counter("lily_events_accepted_total", "Events acknowledged by 
 EVENTS_APPLIED = Counter("lily_events_applied_total", "Events applied to the database", ["lane"])
 EVENTS_DEAD = Counter("lily_events_dead_total", "Records that became dead letters", ["lane"])
 CHANGES_PUBLISHED = Counter("lily_changes_published_total", "Changes told on metadata-changes", ["lane"])
+PROPAGATED = Counter("lily_tags_changed_total", "Assets whose effective tags changed")
+PROPAGATION_SECONDS = Histogram("lily_propagation_seconds", "One run of propagation")
 BATCH_SECONDS = Histogram(
     "lily_batch_phase_seconds", "Time of a batch by phase", ["lane", "phase"], buckets=_LATENCIES
 )

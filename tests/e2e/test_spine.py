@@ -289,7 +289,7 @@ def test_health_shows_every_component_and_the_lag_of_every_lane(platform: Platfo
     health = platform.health()
     assert health["status"] == "healthy"
     assert {"gateway", "kafka", "postgres", "streams"} <= set(health["components"])
-    assert set(health["lanes"]) == {"structural", "leaf"}
+    assert set(health["lanes"]) == {"structural", "leaf", "lineage"}
     assert all(lane["lag"] >= 0 and lane["current_as_of"] for lane in health["lanes"].values())
 
 

@@ -70,6 +70,10 @@ class Gateway:
             "actor": "ada",
         } | columns
         self.insert("changes", row)
+        self.execute(
+            "INSERT INTO propagation_positions SELECT lane, max(seq) FROM changes GROUP BY lane"
+            " ON CONFLICT (lane) DO UPDATE SET seq = excluded.seq"
+        )
         self.execute("NOTIFY lily_applied")
 
     def stored(self, **columns: Any) -> None:

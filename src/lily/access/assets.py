@@ -67,6 +67,29 @@ class AssetGuard:
             if asset.is_visible
         }
 
+    async def readable(self, call: Call, asset_ids: Sequence[str]) -> set[str]:
+        """Those of the assets the caller may read; about one that nobody knows the decision is on its id."""
+        await call.access.refresh(call.tenant_id)
+        same = call.access.decide_for_all(call.principal, Action.READ, call.circumstances)
+        if same is not None:
+            return set(asset_ids) if same.allowed else set()
+        known = await self.assets.traits(call.tenant_id, asset_ids)
+        containers = await self._containers(call, [Action.READ], asset_ids)
+        return {
+            asset_id
+            for asset_id in asset_ids
+            if call.access.decide(
+                call.principal,
+                Action.READ,
+                resource_of(
+                    call.tenant_id,
+                    known[asset_id].traits if asset_id in known else Traits(asset_id),
+                    containers.get(asset_id, frozenset()),
+                ),
+                call.circumstances,
+            ).allowed
+        }
+
     async def require_change(self, call: Call, asset: StoredAsset, fields: Fields) -> None:
         """Return when the caller may make this of an asset they may write."""
         refused = await self._refusals(call, [(fields, KnownAsset(True, asset.traits))])

@@ -30,6 +30,7 @@ def _grants() -> tuple[Grant, ...]:
         Grant("owner", _EVERY_ACTION, None),
         Grant("steward", frozenset({read, write, delete})),
         Grant("steward", frozenset({read, Action.ADMINISTER}), "policy"),
+        Grant("steward", frozenset({read, write}), "tag"),
         Grant("steward", frozenset({read}), "role"),
         Grant("steward", frozenset({read}), "scraper_policy"),
         Grant("editor", frozenset({read, write})),

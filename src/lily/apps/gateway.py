@@ -18,6 +18,7 @@ from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.identity import IdentityParts
+from lily.apps.lineage import lineage_routers
 from lily.apps.listeners import tls_options
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
@@ -75,6 +76,7 @@ def build_app(settings: Settings) -> FastAPI:
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
         *access.routers(after, PageTokens(secret)),
+        *lineage_routers(homes, writer, after, PageTokens(secret)),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),

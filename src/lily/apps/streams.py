@@ -19,16 +19,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lily.domain.assets import Lane
 from lily.domain.errors import LilyError
 from lily.pipeline.checkpoints import check_checkpoint
-from lily.pipeline.jobs import archive, history, leaf, structural
+from lily.pipeline.jobs import archive, history, leaf, lineage, structural
 from lily.pipeline.jobs.audit import AuditCopies
 from lily.pipeline.lake import Lake
 from lily.pipeline.lanes import LaneQuery
+from lily.pipeline.propagation import Propagation
 from lily.pipeline.relay import Relay
 from lily.pipeline.session import start_session
 from lily.pipeline.warm_up import warm_up
 from lily.pipeline.write_audit import WriteAudit
 from lily.repositories.iceberg.catalog import CREATE_TABLES
 from lily.repositories.postgres.applier import Applier
+from lily.repositories.postgres.lineage_applier import LineageApplier
 from lily.repositories.postgres.queries import load
 from lily.settings import Settings, load_settings
 from lily.telemetry import configure_logging, configure_tracing
@@ -53,8 +55,11 @@ def run(settings: Settings) -> None:
         name: LaneQuery(name, lane, Applier(url), partial(_tell, followers[lane], lake))
         for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
     }
+    statements = lineage.LineageQuery(LineageApplier(url), partial(_tell, followers[Lane.LINEAGE], lake))
+    checkpoints = Path(settings.spark.checkpoints)
+    check_checkpoint(checkpoints / lineage.NAME, lineage.NAME, statements.applier.position(lineage.NAME))
     for name, query in lanes.items():
-        check_checkpoint(Path(settings.spark.checkpoints) / name, name, query.applier.position(name))
+        check_checkpoint(checkpoints / name, name, query.applier.position(name))
     _beat(settings, "starting", {})
     session = start_session(settings)
     with ThreadPoolExecutor() as beside:
@@ -64,12 +69,14 @@ def run(settings: Settings) -> None:
     starters: dict[str, Callable[[], StreamingQuery]] = {
         structural.NAME: lambda: structural.start(session, settings, lanes[structural.NAME]),
         leaf.NAME: lambda: leaf.start(session, settings, lanes[leaf.NAME]),
+        lineage.NAME: lambda: lineage.start(session, settings, statements),
     }
     queries = {name: start() for name, start in starters.items()}
     for relay, write_audit in followers.values():
         relay.start()
         write_audit.start()
     AuditCopies(session, url).start()
+    Propagation(settings, followers[Lane.LINEAGE][0].wake).start()
     lake.start({job.NAME: partial(job.start, session, settings) for job in (history, archive)})
     _watch(settings, starters, queries, lake)
 

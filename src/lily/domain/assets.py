@@ -37,10 +37,12 @@ ALL_FIELDS = Field(sum(Field))
 
 
 class Lane(StrEnum):
-    """The two ways through the pipeline: structural assets prompt, leaf assets in bulk."""
+    """The ways through the pipeline: structural assets prompt, leaf assets in bulk, and what is said about
+    edges and tags."""
 
     STRUCTURAL = "structural"
     LEAF = "leaf"
+    LINEAGE = "lineage"
 
     @classmethod
     def of(cls, asset_type: str) -> Lane:

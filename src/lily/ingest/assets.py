@@ -43,7 +43,7 @@ Metadata = Annotated[
     Field(description=f"Any JSON object up to {MAX_METADATA_BYTES:,} bytes and {MAX_METADATA_DEPTH} levels."),
 ]
 
-_STRICT = ConfigDict(extra="forbid", strict=True)
+STRICT = ConfigDict(extra="forbid", strict=True)
 
 
 class _Described(TypedDict, total=False):
@@ -70,7 +70,7 @@ class _Described(TypedDict, total=False):
     tag_assertions: Annotated[Any, Field(description="Ignored: read-only.")]
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class AssetBody(_Described, total=False):
     """An asset to create or change: fields left out are not spoken about, null clears."""
 
@@ -81,7 +81,7 @@ class AssetBody(_Described, total=False):
     asset_type: Required[Text]
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class AssetPatch(_Described, total=False):
     """A JSON merge patch of an asset (RFC 7396): `metadata` is merged, everything else replaced."""
 
@@ -90,7 +90,7 @@ class AssetPatch(_Described, total=False):
     asset_type: Text
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class AssetBatch(TypedDict):
     """Up to 1,000 assets; valid ones are accepted although others are rejected."""
 
@@ -107,7 +107,7 @@ class EntityAttributes(TypedDict, total=False):
     tags: Labels | None
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class EntityBody(TypedDict):
     """A metadata entity in the `entity_type`/`attributes` form."""
 
@@ -116,7 +116,7 @@ class EntityBody(TypedDict):
     tenant_id: NotRequired[Text]
 
 
-@with_config(_STRICT)
+@with_config(STRICT)
 class EntityUpdate(TypedDict):
     """New attributes of an entity; those left out stay."""
 

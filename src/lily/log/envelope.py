@@ -23,7 +23,16 @@ class EventType(StrEnum):
 
     ASSET_ASSERTED = "io.lily.asset.asserted.v1"  # these fields have these values
     ASSET_PURGED = "io.lily.asset.purged.v1"  # forget everything said before
+    EDGE_ASSERTED = "io.lily.edge.asserted.v1"
+    EDGE_RETRACTED = "io.lily.edge.retracted.v1"
+    TAGS_ASSERTED = "io.lily.tags.asserted.v1"
+    TAGS_RETRACTED = "io.lily.tags.retracted.v1"
+    TAGS_DECLINED = "io.lily.tags.declined.v1"  # the asset opts out of them
+    TAGS_ADMITTED = "io.lily.tags.admitted.v1"
+    TAG_DEFINED = "io.lily.tag.defined.v1"
+    TAG_UNDEFINED = "io.lily.tag.undefined.v1"
     ASSET_CHANGED = "io.lily.asset.changed.v1"  # told on metadata-changes
+    TAGS_CHANGED = "io.lily.tags.changed.v1"  # told on metadata-changes: other tags are effective now
     EVENT_REFUSED = "io.lily.event.refused.v1"  # told on dead-letters
 
 

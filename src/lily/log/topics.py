@@ -29,7 +29,11 @@ class Topic(StrEnum):
         return f"{prefix}{self.value}"
 
 
-LANE_TOPICS = {Lane.STRUCTURAL: Topic.STRUCTURAL_ASSETS, Lane.LEAF: Topic.LEAF_ASSETS}
+LANE_TOPICS = {
+    Lane.STRUCTURAL: Topic.STRUCTURAL_ASSETS,
+    Lane.LEAF: Topic.LEAF_ASSETS,
+    Lane.LINEAGE: Topic.METADATA_EVENTS,
+}
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,13 @@ _REPORT = {"linger.ms": 20, "delivery.report.only.error": True}
 _IDLE_SECONDS = 5.0
 _RETRY_SECONDS = 1.0
 #: Columns may be told later: the leaf lane's relay yields the processor to everything else.
-_NICE = {Lane.STRUCTURAL: 0, Lane.LEAF: 15}
+_NICE = {Lane.STRUCTURAL: 0, Lane.LEAF: 15, Lane.LINEAGE: 0}
+
+_CHANGED = {
+    Lane.STRUCTURAL: EventType.ASSET_CHANGED,
+    Lane.LEAF: EventType.ASSET_CHANGED,
+    Lane.LINEAGE: EventType.TAGS_CHANGED,
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Relay:
         self._after_publish = after_publish
         self._wake = threading.Event()
         self._channels = (
-            _Channel(changes_of(lane), Topic.METADATA_CHANGES, EventType.ASSET_CHANGED),
+            _Channel(changes_of(lane), Topic.METADATA_CHANGES, _CHANGED[lane]),
             _Channel(dead_letters_of(lane), Topic.DEAD_LETTERS, EventType.EVENT_REFUSED),
         )
 

@@ -6,6 +6,7 @@ The log is read again when the streams start. What the log no longer holds is ta
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -17,18 +18,20 @@ from lily.domain.assets import Lane
 from lily.log.partitions import partitions_of
 from lily.log.producer import client_config
 from lily.log.topics import LANE_TOPICS, Topic
-from lily.pipeline.jobs import leaf, structural
+from lily.pipeline.jobs import leaf, lineage, structural
 from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import stage
+from lily.pipeline.statements import stage_statements
 from lily.pipeline.summaries import summarise
 from lily.pipeline.transforms.records import parse_records
 from lily.repositories.iceberg.catalog import EVENTS
 from lily.repositories.postgres.applier import Applier
+from lily.repositories.postgres.lineage_applier import LineageApplier
 from lily.repositories.postgres.queries import load
 from lily.settings import KafkaSettings, Settings
 
 _SQL = load("replay.sql")
-_QUERIES = {Lane.STRUCTURAL: structural.NAME, Lane.LEAF: leaf.NAME}
+_QUERIES = {Lane.STRUCTURAL: structural.NAME, Lane.LEAF: leaf.NAME, Lane.LINEAGE: lineage.NAME}
 _CHUNK = 20_000
 
 
@@ -44,21 +47,20 @@ def forget(settings: Settings, *, reset: bool) -> None:
 
 def restore_from_lake(session: SparkSession, settings: Settings) -> int:
     """Apply the archived events that are no longer on the log; returns how many there were."""
+    url = settings.database.url.get_secret_value()
     restored = 0
     for lane, topic in LANE_TOPICS.items():
-        applier = Applier(settings.database.url.get_secret_value())
-        query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, applier, lambda _: None)
+        apply = _applying_statements(url) if lane is Lane.LINEAGE else _applying_assets(url, lane)
         for partition, first in first_offsets(settings.kafka, topic).items():
             name = topic.under(settings.kafka.topic_prefix)
             older = session.table(EVENTS).where(
                 (F.col("topic") == name) & (F.col("partition") == partition) & (F.col("offset") < first)
             )
-            restored += _apply(query, older)
-        applier.close()
+            restored += _apply(apply, older)
     return restored
 
 
-def _apply(query: LaneQuery, events: DataFrame) -> int:
+def _apply(apply: Callable[[DataFrame, int], int], events: DataFrame) -> int:
     """Apply archived events of one partition in log order, a bounded number at a time."""
     bounds = events.agg(F.min("offset"), F.max("offset")).first()
     if bounds is None or bounds[0] is None:
@@ -66,11 +68,31 @@ def _apply(query: LaneQuery, events: DataFrame) -> int:
     applied = 0
     for start in range(bounds[0], bounds[1] + 1, _CHUNK):
         chunk = events.where(F.col("offset").between(start, start + _CHUNK - 1)).dropDuplicates(["offset"])
+        applied += apply(chunk, start)
+    return applied
+
+
+def _applying_assets(url: str, lane: Lane) -> Callable[[DataFrame, int], int]:
+    query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, Applier(url), lambda _: None)
+
+    def apply(chunk: DataFrame, start: int) -> int:
         staged = stage(chunk.transform(parse_records).toArrow())
         if staged.num_rows:
             query.applier.apply_table(describe(query, start, summarise(staged)), staged)
-            applied += staged.num_rows
-    return applied
+        return int(staged.num_rows)
+
+    return apply
+
+
+def _applying_statements(url: str) -> Callable[[DataFrame, int], int]:
+    applier = LineageApplier(url)
+
+    def apply(chunk: DataFrame, _start: int) -> int:
+        staged = stage_statements(chunk.orderBy("offset").toArrow().to_pylist())
+        applier.apply_anew(staged)
+        return len(staged)
+
+    return apply
 
 
 def first_offsets(settings: KafkaSettings, topic: Topic) -> dict[int, int]:

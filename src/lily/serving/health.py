@@ -21,6 +21,13 @@ STALE_SECONDS = 15.0
 DEGRADED_LAG = 100_000
 _FRESH_SECONDS = 1.0
 
+#: The query whose position tells how far a lane is.
+_QUERIES = {
+    Lane.STRUCTURAL: "assets-structural",
+    Lane.LEAF: "assets-leaf",
+    Lane.LINEAGE: "lineage",
+}
+
 Ends = dict[Lane, dict[str, int]]
 
 
@@ -101,7 +108,7 @@ def _beat(beat: Heartbeat) -> dict[str, Any]:
 
 
 def _lane(lane: Lane, ends: Ends, positions: dict[str, StreamPosition]) -> dict[str, Any]:
-    position = positions.get(f"assets-{lane.value}")
+    position = positions.get(_QUERIES[lane])
     if lane not in ends:
         return {"lag": None, "current_as_of": position.applied_at if position else None}
     read = position.offsets if position else {}

@@ -7,11 +7,23 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lily.ingest.assets import AssetBatch, AssetBody, AssetPatch, EntityBody, EntityUpdate
+from lily.ingest.lineage import Classification, OptOut, Relationship, RelationshipBatch, TagDefinition
 from lily.repositories.postgres.idempotency import KEPT_HOURS
 
 JSON = "application/json"
 _REFERENCE = "#/components/schemas/{model}"
-_SHAPES: tuple[type[Any], ...] = (AssetBody, AssetBatch, AssetPatch, EntityBody, EntityUpdate)
+_SHAPES: tuple[type[Any], ...] = (
+    AssetBody,
+    AssetBatch,
+    AssetPatch,
+    EntityBody,
+    EntityUpdate,
+    Relationship,
+    RelationshipBatch,
+    Classification,
+    OptOut,
+    TagDefinition,
+)
 _HEADERS = {
     "Prefer": "RFC 7240: `respond-async` answers 202 once the event is safe; `wait=N` waits up to N seconds.",
     "Idempotency-Key": f"A retry with the same key has no second effect; kept for {KEPT_HOURS} hours.",
@@ -75,5 +87,6 @@ _ANSWERS = {
     ),
     # Of one asset among many: where and under which trace is said once, by the answer itself.
     "ItemProblem": _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, code=_TEXT),
+    "LineageAnswer": {"type": "object", "properties": {"event_id": {"type": "string", "format": "uuid"}}},
     "EntityAnswer": _object(status={"const": "success"}, metadata_id=_TEXT),
 }

@@ -54,7 +54,9 @@ class Outbox:
 
 
 def changes_of(lane: Lane) -> Outbox:
-    return Outbox("changes", lane, "read_changes")
+    """What changed by a lane; what is said about edges and tags changes the effective tags of assets."""
+    query = "read_tag_changes" if lane is Lane.LINEAGE else "read_changes"
+    return Outbox("changes", lane, query)
 
 
 def dead_letters_of(lane: Lane) -> Outbox:

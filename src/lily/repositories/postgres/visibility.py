@@ -49,6 +49,7 @@ class Refusal:
 class _Waiter:
     tenant_id: str
     event_id: UUID
+    follow: bool  # wait for what follows from it, too
     settled: asyncio.Future[Settlement]
 
 
@@ -73,15 +74,15 @@ class Visibility:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def settled(self, tenant_id: str, event_id: UUID) -> Settlement | None:
-        """What came of the batch, if all of it is visible by now."""
-        waiter = _Waiter(tenant_id, event_id, asyncio.get_running_loop().create_future())
+    async def settled(self, tenant_id: str, event_id: UUID, follow: bool = False) -> Settlement | None:
+        """What came of the batch, if all of it (`follow`: and all that follows from it) is visible by now."""
+        waiter = _Waiter(tenant_id, event_id, follow, asyncio.get_running_loop().create_future())
         return (await self._ask({0: waiter})).get(0)
 
-    async def wait(self, tenant_id: str, event_id: UUID, seconds: float) -> Settlement:
+    async def wait(self, tenant_id: str, event_id: UUID, seconds: float, follow: bool = False) -> Settlement:
         """What came of the batch, as soon as all of it is visible; `NotVisibleYet` after that time."""
         ticket = next(self._tickets)
-        waiter = _Waiter(tenant_id, event_id, asyncio.get_running_loop().create_future())
+        waiter = _Waiter(tenant_id, event_id, follow, asyncio.get_running_loop().create_future())
         self._waiters[ticket] = waiter
         self._someone_waits.set()
         try:
@@ -146,6 +147,7 @@ class Visibility:
                 "tenants": [waiter.tenant_id for waiter in waiters.values()],
                 "firsts": [next(members(waiter.event_id)) for waiter in waiters.values()],
                 "lasts": [last_member(waiter.event_id) for waiter in waiters.values()],
+                "follow": [waiter.follow for waiter in waiters.values()],
             },
         )
         return {

@@ -26,11 +26,13 @@ class AfterEvent:
             str | None, Header(description="Answer when the event with this id is visible.")
         ] = None,
     ) -> None:
-        """Return at once without the header, else when the event is visible; raise after the time limit."""
+        """Return at once without the header, else when the event and all that follows from it is visible;
+        raise after the time limit."""
         event_id = read_event_id(request, HEADER) if lily_after is not None else None
         if event_id is None:
             return
         visibility = (await self._cells.of(call.tenant_id)).visibility
-        if await visibility.settled(call.tenant_id, event_id):
+        if await visibility.settled(call.tenant_id, event_id, follow=True):
             return
-        await visibility.wait(call.tenant_id, event_id, call.preference.seconds(self._wait_seconds))
+        seconds = call.preference.seconds(self._wait_seconds)
+        await visibility.wait(call.tenant_id, event_id, seconds, follow=True)

@@ -44,7 +44,6 @@ CREATE TABLE edge_assertions (
 );
 
 -- The edges there are: those at least one source asserts. '*' in `blocked_tags` blocks every tag.
--- `is_refined`: columns of the one end are linked to columns of the other, which says more than this edge.
 CREATE TABLE edges (
     tenant_id         text        NOT NULL,
     from_id           text        NOT NULL,
@@ -52,14 +51,23 @@ CREATE TABLE edges (
     relationship_type text        NOT NULL,
     is_indirect       boolean     NOT NULL DEFAULT false,
     is_masking        boolean     NOT NULL DEFAULT false,
-    is_refined        boolean     NOT NULL DEFAULT false,
     subtype           text,
     blocked_tags      text[]      NOT NULL DEFAULT '{}',
     sources           text[]      NOT NULL DEFAULT '{}',
     asserted_at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (tenant_id, from_id, to_id, relationship_type)
+    PRIMARY KEY (tenant_id, from_id, relationship_type, to_id)
 );
-CREATE INDEX edges_by_target ON edges (tenant_id, to_id, relationship_type);
+-- Not led by tenant_id: with two candidates so led, the planner takes the wrong one while the table is small.
+CREATE INDEX edges_by_target ON edges (to_id, tenant_id, relationship_type);
+
+-- Ends of lineage edges between whose columns there is lineage too, which says more than the edge itself.
+-- Kept by propagation.
+CREATE TABLE refined_pairs (
+    tenant_id text NOT NULL,
+    from_id   text NOT NULL,
+    to_id     text NOT NULL,
+    PRIMARY KEY (tenant_id, from_id, to_id)
+);
 
 -- What each origin (user, classifier, source) last said about one tag of one asset. What an asset's own
 -- events say about its tags is in `assets`; of the two, the later counts.
@@ -88,7 +96,7 @@ CREATE TABLE tag_opt_outs (
     PRIMARY KEY (tenant_id, asset_id, tag)
 );
 
--- How a tag spreads. A tag without a row, or whose row does not hold, is as `default_tag_rule` says.
+-- How a tag spreads. A tag without a row, or whose row does not hold, spreads as `tag_rule` says.
 CREATE TABLE tag_definitions (
     tenant_id          text        NOT NULL,
     tag                text        NOT NULL,
@@ -120,7 +128,7 @@ CREATE TABLE effective_tags (
     cause          uuid        NOT NULL,
     PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
 );
-CREATE INDEX effective_tags_by_support ON effective_tags (tenant_id, tag, via_from);
+CREATE INDEX effective_tags_by_support ON effective_tags (via_from, tag, tenant_id);
 
 -- What happened to the effective tags of an asset: its history, and the outbox of the change events.
 -- `reasons`: for each tag the cause, the origin and the edge over which it came or went.
@@ -150,5 +158,10 @@ CREATE INDEX assets_out_of_the_way ON assets (tenant_id, asset_id)
 
 -- Written by the pipeline; the gateway reads.
 SELECT secure_table(name, 'SELECT') FROM unnest(ARRAY[
-    'lineage_events', 'edge_assertions', 'edges', 'tag_assertions', 'tag_opt_outs', 'tag_definitions',
-    'effective_tags', 'tag_changes']::regclass[]) AS name;
+    'lineage_events', 'edge_assertions', 'edges', 'refined_pairs', 'tag_assertions', 'tag_opt_outs',
+    'tag_definitions', 'effective_tags', 'tag_changes']::regclass[]) AS name;
+
+-- Of no tenant.
+DO $$ BEGIN
+    EXECUTE format('GRANT SELECT ON propagation_positions TO %I', gateway_role());
+END $$;

@@ -56,7 +56,8 @@ SELECT c.version, c.seq, c.event_id, c.event_time, c.applied_at, c.outcome, c.ac
 -- Visibility: for every waiting batch, how many of its events were applied and how many refused as dead
 -- letters; of a batch of one also what came of it.
 SELECT ticket, applied, dead, outcome, reason, detail
-  FROM count_settled(%(tickets)s::bigint[], %(tenants)s::text[], %(firsts)s::uuid[], %(lasts)s::uuid[])
+  FROM count_settled(%(tickets)s::bigint[], %(tenants)s::text[], %(firsts)s::uuid[], %(lasts)s::uuid[],
+                     %(follow)s::boolean[])
 
 -- name: list_dead_letters
 -- Visibility.refusals: which events of a batch became dead letters, and why.

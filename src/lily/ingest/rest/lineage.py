@@ -1,0 +1,131 @@
+"""The routes that write lineage: POST and DELETE under /lily/v1/metadata/lineage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import JSONResponse, Response
+
+from lily.access.calls import Writing
+from lily.access.requests import check_id, read_body
+from lily.domain.errors import NotFound
+from lily.domain.lineage import EVERYBODY
+from lily.ingest.assertions import Draft
+from lily.ingest.lineage import Relationship, RelationshipBatch, draft_edge, draft_edge_retraction
+from lily.ingest.payloads import Decoder
+from lily.ingest.recorder import Receipt
+from lily.ingest.rest.bodies import accepts, answers
+from lily.ingest.rest.writing import (
+    ASSETS,
+    ASYNC_APPLIED,
+    Write,
+    Writer,
+    accepted_headers,
+    raise_first,
+    raise_refusal,
+)
+from lily.repositories.postgres.lineage import Hop, PostgresLineage, StoredEdge
+
+LINEAGE = f"{ASSETS}/lineage"
+_ONE: Decoder[Relationship] = Decoder(Relationship)
+_BATCH: Decoder[RelationshipBatch] = Decoder(RelationshipBatch)
+_PAGE = 1000
+
+Fields = dict[str, Any]
+ToAsset = Annotated[str | None, Query(description="Only the edges to this asset.")]
+OfType = Annotated[str | None, Query(description="Only edges of this relationship_type.")]
+OfSource = Annotated[str, Query(description="Take back what this source said; else what everybody said.")]
+
+
+class LineageWrites:
+    def __init__(self, writer: Writer, lineage: PostgresLineage) -> None:
+        self._writer = writer
+        self._lineage = lineage
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["lineage"])
+        posted = answers(s200="LineageAnswer", s202="LineageAnswer")
+        bodies = accepts("Relationship", "RelationshipBatch")
+        for path, method, handler, operation, taken in (
+            (LINEAGE, "POST", self.post, "postLineage", bodies),
+            (LINEAGE + "/{asset_id:path}", "DELETE", self.delete, "deleteLineage", accepts()),
+        ):
+            router.add_api_route(
+                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=posted
+            )
+        return router
+
+    async def post(self, request: Request, call: Writing) -> Response:
+        """Assert one edge, or up to 1,000 as `{"relationships": […]}`; ends need not exist yet."""
+        body = await read_body(request)
+        relationships = _decode(body)
+        write = self._writer.begin(request, call, body)
+        drafts = [draft_edge(relationship, write.arrival) for relationship in relationships]
+        ends = {r[name]: None for r in relationships for name in ("from_asset_id", "to_asset_id")}
+        raise_first(await self._writer.authorise(write, [(check_id(end), {}) for end in ends]))
+        if not drafts:  # a run that reports nothing changes nothing
+            return JSONResponse({"accepted": 0}, 200)
+        return answer(await record(self._writer, write, drafts), {"accepted": len(drafts)})
+
+    async def delete(
+        self,
+        request: Request,
+        call: Writing,
+        asset_id: str,
+        to_asset_id: ToAsset = None,
+        relationship_type: OfType = None,
+        source: OfSource = EVERYBODY,
+    ) -> Response:
+        """Retract the edges of an asset: all of them, or those to one asset, of one type."""
+        write = self._writer.begin(request, call)
+        edges = [
+            edge
+            for edge in await self._edges_of(write, check_id(asset_id), to_asset_id)
+            if relationship_type in (None, edge.relationship_type)
+        ]
+        if not edges:
+            raise NotFound(f"there is no such edge of {asset_id!r}")
+        ends = {end: None for edge in edges for end in (edge.from_id, edge.to_id)}
+        raise_first(await self._writer.authorise(write, [(end, {}) for end in ends]))
+        drafts = [draft_edge_retraction(_named(edge, source), write.arrival) for edge in edges]
+        return answer(await record(self._writer, write, drafts), {"retracted": len(edges)})
+
+    async def _edges_of(self, write: Write, asset_id: str, to_asset_id: str | None) -> list[StoredEdge]:
+        tenant_id = write.arrival.tenant_id
+        below = await self._lineage.step(tenant_id, Hop([asset_id], upstream=False))
+        if to_asset_id is not None:
+            return [edge for edge in below if edge.to_id == to_asset_id]
+        above = await self._lineage.step(tenant_id, Hop([asset_id], upstream=True))
+        return list({edge.key: edge for edge in (*below, *above)}.values())
+
+
+async def record(writer: Writer, write: Write, drafts: list[Draft]) -> Receipt:
+    """Record any number of events, a batch at a time; the receipt is that of the last batch."""
+    for start in range(0, len(drafts), _PAGE):
+        receipt = await writer.recorder.record(write.submission(drafts[start : start + _PAGE]))
+        raise_refusal(receipt)
+    return receipt
+
+
+def answer(receipt: Receipt, content: Fields) -> Response:
+    body = content | {"event_id": str(receipt.event_id)}
+    if receipt.settlement is None:
+        return JSONResponse(body, 202, accepted_headers(receipt) | ASYNC_APPLIED)
+    return JSONResponse(body, 200, accepted_headers(receipt))
+
+
+def _named(edge: StoredEdge, source: str) -> Fields:
+    return {
+        "from_asset_id": edge.from_id,
+        "to_asset_id": edge.to_id,
+        "relationship_type": edge.relationship_type,
+        "source": source,
+    }
+
+
+def _decode(body: bytes) -> list[Fields]:
+    if b'"relationships"' in body:
+        batch: list[Fields] = _BATCH.decode(body)["relationships"]
+        return batch
+    return [_ONE.decode(body)]

@@ -1,0 +1,125 @@
+-- What readers ask about lineage and tags. A traversal asks once per hop, for its whole frontier.
+
+-- name: edges_downstream
+-- PostgresLineage.step
+SELECT e.from_id, e.to_id, e.relationship_type, e.is_indirect, e.is_masking, e.subtype, e.blocked_tags, e.sources,
+       e.asserted_at
+  FROM unnest(%(frontier)s::text[]) AS f (asset_id)
+ CROSS JOIN LATERAL (
+       SELECT * FROM edges AS e WHERE e.tenant_id = %(tenant_id)s AND e.from_id = f.asset_id
+          AND e.relationship_type = ANY(%(types)s) OFFSET 0) AS e
+ LIMIT %(most)s
+
+-- name: edges_upstream
+-- PostgresLineage.step
+SELECT e.from_id, e.to_id, e.relationship_type, e.is_indirect, e.is_masking, e.subtype, e.blocked_tags, e.sources,
+       e.asserted_at
+  FROM unnest(%(frontier)s::text[]) AS f (asset_id)
+ CROSS JOIN LATERAL (
+       SELECT * FROM edges AS e WHERE e.to_id = f.asset_id AND e.tenant_id = %(tenant_id)s
+          AND e.relationship_type = ANY(%(types)s) OFFSET 0) AS e
+ LIMIT %(most)s
+
+-- name: edges_as_of
+-- PostgresLineage.step, for a time: what every source had last said by then. One edge per row.
+SELECT s.from_id, s.to_id, s.relationship_type, bool_or(coalesce((s.body ->> 'is_indirect')::boolean, false)),
+       bool_or(coalesce((s.body ->> 'is_masking')::boolean, false)), min(s.body ->> 'subtype'),
+       coalesce((SELECT array_agg(DISTINCT t ORDER BY t) FROM unnest(string_to_array(
+           string_agg(array_to_string(s.tags, E'\x1f'), E'\x1f'), E'\x1f')) AS t WHERE t <> ''), '{}'),
+       array_agg(s.source ORDER BY s.source), max(s.event_time)
+  FROM (
+    SELECT DISTINCT ON (l.from_id, l.to_id, l.relationship_type, l.source) l.*,
+           max(l.event_time) FILTER (WHERE l.source = '*')
+               OVER (PARTITION BY l.from_id, l.to_id, l.relationship_type) AS retracted_at
+      FROM lineage_events AS l
+     WHERE l.tenant_id = %(tenant_id)s AND l.kind = 'edge' AND l.event_time <= %(as_of)s
+       AND l.relationship_type = ANY(%(types)s)
+       AND CASE WHEN %(upstream)s THEN l.to_id = ANY(%(frontier)s) ELSE l.from_id = ANY(%(frontier)s) END
+     ORDER BY l.from_id, l.to_id, l.relationship_type, l.source, l.event_time DESC, l.event_id DESC
+  ) AS s
+ WHERE s.holds AND (s.retracted_at IS NULL OR s.event_time > s.retracted_at)
+ GROUP BY s.from_id, s.to_id, s.relationship_type
+ LIMIT %(most)s
+
+-- name: list_nodes
+-- PostgresLineage.nodes: what is shown of assets that are on the way.
+SELECT n.asset_id, a.asset_name, a.asset_type, a.asset_owner, a.data_source, coalesce(a.is_deleted, false),
+       a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL,
+       ARRAY(SELECT DISTINCT e.tag FROM effective_tags AS e
+              WHERE e.tenant_id = %(tenant_id)s AND e.asset_id = n.asset_id ORDER BY e.tag)
+  FROM unnest(%(asset_ids)s::text[]) AS n (asset_id)
+  LEFT JOIN LATERAL (
+       SELECT * FROM assets AS a WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = n.asset_id OFFSET 0) AS a ON true
+
+-- name: find_column
+-- PostgresLineage.column: the part of an asset with this name or id.
+SELECT e.to_id FROM edges AS e
+  LEFT JOIN assets AS a ON a.tenant_id = e.tenant_id AND a.asset_id = e.to_id
+ WHERE e.tenant_id = %(tenant_id)s AND e.from_id = %(asset_id)s AND e.relationship_type = 'contains'
+   AND (a.asset_name = %(column)s OR e.to_id = %(column)s)
+ ORDER BY e.to_id LIMIT 1
+
+-- name: edge_validity
+-- PostgresLineage.validity: since when each of these edges is there without interruption, as told.
+SELECT e.from_id, e.to_id, e.relationship_type,
+       (SELECT min(l.event_time) FROM lineage_events AS l
+         WHERE l.from_id = e.from_id AND l.tenant_id = %(tenant_id)s AND l.kind = 'edge' AND l.to_id = e.to_id
+           AND l.relationship_type = e.relationship_type AND l.holds
+           AND l.event_time > coalesce((
+               SELECT max(r.event_time) FROM lineage_events AS r
+                WHERE r.from_id = e.from_id AND r.tenant_id = %(tenant_id)s AND r.kind = 'edge' AND r.to_id = e.to_id
+                  AND r.relationship_type = e.relationship_type AND NOT r.holds), '-infinity'))
+  FROM unnest(%(from_ids)s::text[], %(to_ids)s::text[], %(types)s::text[]) AS e (from_id, to_id, relationship_type)
+
+-- name: find_tags
+-- PostgresTags.effective: the tags in force on an asset, and the edge each propagated one rests on.
+SELECT e.tag, bool_or(e.is_asserted), min(e.via_from), min(e.via_type), min(e.since), (array_agg(e.cause))[1],
+       bool_and(e.is_partial)
+  FROM effective_tags AS e WHERE e.tenant_id = %(tenant_id)s AND e.asset_id = %(asset_id)s
+ GROUP BY e.tag ORDER BY e.tag
+
+-- name: find_assertions
+-- PostgresTags.assertions
+SELECT a.tag, a.source, a.at, a.id, a.actor, a.body FROM asserted_on(%(tenant_id)s, %(asset_id)s) AS a
+ ORDER BY a.tag, a.source
+
+-- name: find_opt_outs
+-- PostgresTags.opt_outs
+SELECT o.tag FROM tag_opt_outs AS o
+ WHERE o.tenant_id = %(tenant_id)s AND o.asset_id = %(asset_id)s AND o.holds ORDER BY o.tag
+
+-- name: parents_of
+-- PostgresTags.origins: one hop back along what carries the tag, for a whole frontier of facts.
+SELECT f.asset_id, f.is_partial, e.from_id, u.is_partial, e.relationship_type, u.is_asserted
+  FROM unnest(%(assets)s::text[], %(partial)s::boolean[]) AS f (asset_id, is_partial)
+ CROSS JOIN tag_rule(%(tenant_id)s, %(tag)s) AS r
+ CROSS JOIN LATERAL (
+       SELECT * FROM edges AS e WHERE e.to_id = f.asset_id AND e.tenant_id = %(tenant_id)s
+          AND e.relationship_type = ANY(r.types) OFFSET 0) AS e
+ CROSS JOIN LATERAL (
+       SELECT * FROM effective_tags AS u WHERE u.tenant_id = %(tenant_id)s AND u.asset_id = e.from_id
+          AND u.tag = %(tag)s OFFSET 0) AS u
+ WHERE carried_as_partial(e::edges, %(tag)s, r.along_lineage, r.along_containment, r.along_indirect,
+           r.stopped_by_masking, u.is_partial, r.along_containment AND EXISTS (
+               SELECT FROM refined_pairs AS p WHERE p.tenant_id = %(tenant_id)s AND p.from_id = e.from_id
+                  AND p.to_id = e.to_id)) = f.is_partial
+
+-- name: list_tag_changes
+-- PostgresTags.history: what happened to a tag of an asset, newest first.
+SELECT t.seq, t.applied_at, t.cause, %(tag)s = ANY(t.added), t.reasons -> %(tag)s::text
+  FROM tag_changes AS t
+ WHERE t.tenant_id = %(tenant_id)s AND t.asset_id = %(asset_id)s
+   AND (%(tag)s = ANY(t.added) OR %(tag)s = ANY(t.removed))
+ ORDER BY t.seq DESC LIMIT %(most)s
+
+-- name: find_definition
+-- PostgresTags.definition: how a tag spreads, and whether somebody said so.
+SELECT r.along_lineage, r.along_containment, r.along_indirect, r.stopped_by_masking, d.body, d.actor, d.clock_time
+  FROM tag_rule(%(tenant_id)s, %(tag)s) AS r
+  LEFT JOIN tag_definitions AS d ON d.tenant_id = %(tenant_id)s AND d.tag = %(tag)s AND d.holds
+
+-- name: list_definitions
+-- PostgresTags.definitions: the built-in tags and those somebody defined.
+SELECT t.tag FROM (
+    SELECT unnest('{PII,GDPR}'::text[]) AS tag
+    UNION SELECT d.tag FROM tag_definitions AS d WHERE d.tenant_id = %(tenant_id)s AND d.holds) AS t ORDER BY t.tag

@@ -1,0 +1,99 @@
+-- What propagation reads and keeps; the rule itself is in functions/lineage.sql and functions/propagation.sql.
+
+-- name: create_work_tables
+-- Propagator, once per connection.
+CREATE TEMPORARY TABLE changed_assets (
+    tenant_id text, asset_id text, cause uuid, look_upstream boolean, PRIMARY KEY (tenant_id, asset_id)
+) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE changed_edges (
+    tenant_id text, from_id text, to_id text, relationship_type text, cause uuid,
+    PRIMARY KEY (tenant_id, from_id, to_id, relationship_type)
+) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE changed_rules (
+    tenant_id text, tag text, cause uuid, PRIMARY KEY (tenant_id, tag)
+) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE reviewed_pairs (tenant_id text, from_id text, to_id text) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE wanted_roots (
+    tenant_id text, asset_id text, tag text, cause uuid, PRIMARY KEY (tenant_id, asset_id, tag)
+) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE rules (
+    tenant_id text, tag text, along_lineage boolean, along_containment boolean, along_indirect boolean,
+    stopped_by_masking boolean, types text[], has_opt_outs boolean, PRIMARY KEY (tenant_id, tag)
+) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE lost_facts (
+    round integer, tenant_id text, asset_id text, tag text, is_partial boolean, cause uuid, origin text,
+    PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
+) ON COMMIT DELETE ROWS;
+CREATE INDEX ON lost_facts (round);
+CREATE TEMPORARY TABLE gained_facts (
+    round integer, tenant_id text, asset_id text, tag text, is_partial boolean, only_to text, is_new boolean,
+    cause uuid, seed text, seed_is_partial boolean, via_from text, via_type text
+) ON COMMIT DELETE ROWS;
+CREATE INDEX ON gained_facts (round);
+CREATE TEMPORARY TABLE seed_origins (
+    tenant_id text, tag text, seed text, seed_is_partial boolean, origin text,
+    PRIMARY KEY (tenant_id, tag, seed, seed_is_partial)
+) ON COMMIT DELETE ROWS
+
+-- name: last_seqs
+-- Propagator: how far it has come in each lane, and how far it could get.
+SELECT l.lane, coalesce(p.seq, 0),
+       CASE l.lane WHEN 'lineage' THEN (SELECT max(seq) FROM lineage_events)
+            ELSE (SELECT c.seq FROM changes AS c WHERE c.lane = l.lane ORDER BY c.seq DESC LIMIT 1) END
+  FROM unnest('{lineage,structural,leaf}'::text[]) AS l (lane)
+  LEFT JOIN propagation_positions AS p ON p.lane = l.lane
+
+-- name: collect_asset_changes
+-- Propagator: the assets of a lane whose tags, or whose being there, may have changed. A new asset without tags
+-- that is not deleted changes nothing: until now it was not in the way either.
+INSERT INTO changed_assets
+SELECT DISTINCT ON (c.tenant_id, c.asset_id) c.tenant_id, c.asset_id, c.event_id,
+       bool_or(c.fields & 1027 <> 0 AND NOT (c.outcome = 'created' AND c.version = 1))
+           OVER (PARTITION BY c.tenant_id, c.asset_id)
+  FROM changes AS c
+ WHERE c.lane = %(lane)s AND c.seq > %(after)s AND c.seq <= %(upto)s AND c.outcome <> 'refused'
+   AND (c.fields & 1411 <> 0 AND NOT (
+            c.outcome = 'created' AND c.version = 1 AND c.source_tags IS NULL AND c.user_tags IS NULL
+            AND c.is_deleted IS NOT TRUE AND c.asset_name IS NOT NULL) -- else a purge has made the row forget what it knew
+        OR c.outcome IN ('pending', 'purged')
+        OR EXISTS (SELECT FROM tag_assertions AS t WHERE t.tenant_id = c.tenant_id AND t.asset_id = c.asset_id))
+ ORDER BY c.tenant_id, c.asset_id, c.seq DESC
+ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
+    look_upstream = changed_assets.look_upstream OR excluded.look_upstream
+
+-- name: collect_edge_changes
+-- Propagator: the edges that were spoken about.
+INSERT INTO changed_edges
+SELECT DISTINCT ON (tenant_id, from_id, to_id, relationship_type)
+       tenant_id, from_id, to_id, relationship_type, event_id
+  FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind = 'edge'
+ ORDER BY tenant_id, from_id, to_id, relationship_type, seq DESC
+
+-- name: collect_tagged_assets
+-- Propagator: the assets whose tags or opt-outs were spoken about.
+INSERT INTO changed_assets
+SELECT DISTINCT ON (tenant_id, from_id) tenant_id, from_id, event_id,
+       bool_or(kind = 'opt_out') OVER (PARTITION BY tenant_id, from_id)
+  FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind IN ('tag', 'opt_out')
+ ORDER BY tenant_id, from_id, seq DESC
+ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
+    look_upstream = changed_assets.look_upstream OR excluded.look_upstream, cause = excluded.cause
+
+-- name: collect_rule_changes
+-- Propagator: the tags whose definition was spoken about.
+INSERT INTO changed_rules
+SELECT DISTINCT ON (tenant_id, tags[1]) tenant_id, tags[1], event_id
+  FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind = 'definition'
+ ORDER BY tenant_id, tags[1], seq DESC
+
+-- name: keep_position
+-- Propagator, in the transaction of what it did.
+INSERT INTO propagation_positions VALUES (%(lane)s, %(seq)s) ON CONFLICT (lane) DO UPDATE SET seq = excluded.seq
+
+-- name: notify
+-- Propagator, in the transaction of what it did: those who wait look again.
+NOTIFY lily_applied
+
+-- name: listen
+-- Propagation: every batch of every lane says so.
+LISTEN lily_applied

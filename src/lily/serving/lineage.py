@@ -1,0 +1,112 @@
+"""Walks lineage for every interface: hop by hop, only over what the caller may read, never silently short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from lily.access.assets import AssetGuard
+from lily.access.calls import Call
+from lily.domain.lineage import Direction
+from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLineage, StoredEdge
+
+#: A walk stops here and says so.
+MAX_NODES = 200_000
+MAX_EDGES = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What to walk: from where, which way, how far, over which edges, at what time."""
+
+    start: str
+    direction: Direction = Direction.DOWNSTREAM
+    depth: int = 1
+    types: Sequence[str] = ALL_TYPES
+    as_of: datetime | None = None
+    remove_deleted: bool = False
+
+
+@dataclass(slots=True)
+class Walked:
+    """What was found, in the order of hops; `truncated` when there was more than is shown."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    depths: dict[str, int] = field(default_factory=dict)
+    edges: dict[tuple[str, str, str], StoredEdge] = field(default_factory=dict)
+    truncated: bool = False
+
+
+class Lineage:
+    def __init__(self, lineage: PostgresLineage, guard: AssetGuard) -> None:
+        self.edges = lineage
+        self._guard = guard
+
+    async def walk(self, call: Call, walk: Walk) -> Walked:
+        """Everything within `depth` hops of the start, which is part of it."""
+        found = Walked()
+        await self._admit(call, walk, [walk.start], 0, found)
+        if walk.start not in found.nodes:
+            return found
+        ways = {
+            Direction.UPSTREAM: (True,),
+            Direction.DOWNSTREAM: (False,),
+            Direction.BOTH: (True, False),
+        }[walk.direction]
+        for upstream in ways:
+            await self._walk(call, walk, upstream, found)
+        return found
+
+    async def _walk(self, call: Call, walk: Walk, upstream: bool, found: Walked) -> None:
+        frontier, seen = [walk.start], {walk.start}
+        for depth in range(1, walk.depth + 1):
+            hop = Hop(frontier, upstream, walk.types, walk.as_of, MAX_EDGES - len(found.edges) + 1)
+            edges = await self.edges.step(call.tenant_id, hop) if frontier else []
+            if not edges:
+                return
+            ends = list(dict.fromkeys(edge.from_id if upstream else edge.to_id for edge in edges))
+            new = [end for end in ends if end not in seen]
+            await self._admit(call, walk, [end for end in new if end not in found.nodes], depth, found)
+            for edge in edges:
+                if edge.from_id in found.nodes and edge.to_id in found.nodes:
+                    found.edges.setdefault(edge.key, edge)
+            if len(found.nodes) >= MAX_NODES or len(found.edges) >= MAX_EDGES:
+                found.truncated = True
+                return
+            seen.update(new)
+            frontier = [end for end in new if end in found.nodes]
+        if frontier and not found.truncated:
+            found.truncated = await self._goes_on(call, walk, upstream, frontier)
+
+    async def _goes_on(self, call: Call, walk: Walk, upstream: bool, frontier: list[str]) -> bool:
+        """Whether the depth asked for ends before the lineage does."""
+        beyond = await self.edges.step(call.tenant_id, Hop(frontier, upstream, walk.types, walk.as_of, 1))
+        return bool(beyond)
+
+    async def _admit(self, call: Call, walk: Walk, ids: Sequence[str], depth: int, found: Walked) -> None:
+        if not ids:
+            return
+        readable = await self._guard.readable(call, ids)
+        found.truncated |= len(readable) < len(ids)
+        nodes = await self.edges.nodes(call.tenant_id, [each for each in ids if each in readable])
+        for asset_id, node in nodes.items():
+            if not (walk.remove_deleted and node.is_deleted and depth > 0):
+                found.nodes[asset_id] = node
+                found.depths[asset_id] = depth
+
+    async def paths(self, call: Call, start: str, end: str, depth: int) -> tuple[list[StoredEdge], bool]:
+        """A shortest path from one asset to another, and whether the search was cut short."""
+        found = await self.walk(call, Walk(start, Direction.DOWNSTREAM, depth))
+        into: dict[str, list[StoredEdge]] = {}
+        for edge in found.edges.values():
+            into.setdefault(edge.to_id, []).append(edge)
+        path: list[StoredEdge] = []
+        at = end
+        while at != start and at in found.depths:
+            shorter = [e for e in into.get(at, ()) if found.depths[e.from_id] < found.depths[at]]
+            if not shorter:
+                break
+            path.append(min(shorter, key=lambda edge: edge.key))
+            at = path[-1].from_id
+        return (path[::-1] if at == start else []), found.truncated

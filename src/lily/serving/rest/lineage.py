@@ -1,0 +1,208 @@
+"""The routes that read lineage: what is up- and downstream of an asset, now or at a time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from lily.access.calls import Call, Reading
+from lily.access.requests import MalformedRequest, check_id
+from lily.domain.errors import NotFound
+from lily.domain.lineage import Direction
+from lily.repositories.postgres.lineage import ALL_TYPES, Node, StoredEdge
+from lily.serving.lineage import Lineage, Walk, Walked
+from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.moments import read_moment
+from lily.serving.rest.pages import PageTokens
+
+LINEAGE = "/lily/v1/metadata/lineage"
+MAX_DEPTH = 10_000
+DEFAULT_PAGE, MAX_PAGE = 1_000, 200_000
+
+Which = Annotated[Direction, Query(description="upstream, downstream or both.")]
+Depth = Annotated[int, Query(ge=1, le=MAX_DEPTH, description="How many hops.")]
+Types = Annotated[str, Query(description="Only these relationship types, separated by commas.")]
+AsOf = Annotated[str | None, Query(description="RFC 3339: the lineage at that time.")]
+PageSize = Annotated[int, Query(ge=0, description=f"Edges per page; 0 means {DEFAULT_PAGE:,}.")]
+
+
+class LineageReads:
+    def __init__(self, lineage: Lineage, after: AfterEvent, tokens: PageTokens) -> None:
+        self._lineage = lineage
+        self._after = after
+        self._tokens = tokens
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["lineage"], dependencies=[Depends(self._after.visible)])
+        one = LINEAGE + "/{asset_id:path}"
+        for path, handler, operation in (
+            (LINEAGE + "/paths", self.paths, "getLineagePaths"),
+            (one + "/impact", self.impact, "getLineageImpact"),
+            (one + "/diff", self.diff, "getLineageDiff"),
+            (one, self.get, "getLineage"),
+        ):
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
+        return router
+
+    async def get(
+        self,
+        call: Reading,
+        asset_id: str,
+        direction: Which = Direction.BOTH,
+        depth: Depth = 3,
+        types: Types = "",
+        as_of: AsOf = None,
+        remove_deleted: bool = False,
+        column: str | None = None,
+        page_size: PageSize = 0,
+        page_token: str = "",
+    ) -> Response:
+        """The edges within `depth` hops in pages, each page with the nodes its edges are between."""
+        start = await self._start(call, asset_id, column)
+        moment = read_moment("as_of", as_of) if as_of else None
+        walk = Walk(start, direction, depth, _types(types), moment, remove_deleted)
+        walked = await self._walk(call, walk)
+        question = ("lineage", call.tenant_id, repr(walk))
+        first = self._tokens.read(page_token, question)[0] if page_token else 0
+        size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
+        edges = list(walked.edges.values())
+        page, more = edges[first : first + size], len(edges) > first + size
+        content = {
+            "asset_id": start,
+            "nodes": _nodes_of(page, walked, with_all=not more and first == 0),
+            "relationships": await self._relationships(call, page, walk),
+            "truncated": walked.truncated,
+            "next_page_token": self._tokens.issue((first + size,), question) if more else "",
+        }
+        return Response(to_json(content), media_type="application/json")
+
+    async def impact(
+        self, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
+    ) -> Response:
+        """What depends on an asset: counted by type, owner and tag, and listed nearest first."""
+        walk = Walk(check_id(asset_id), Direction.DOWNSTREAM, depth, _types(types), remove_deleted=True)
+        walked = await self._walk(call, walk)
+        below = [node for asset, node in walked.nodes.items() if asset != asset_id]
+        content = {
+            "asset_id": asset_id,
+            "total": len(below),
+            "by_type": Counter(node.asset_type or "unknown" for node in below),
+            "by_owner": Counter(node.asset_owner or "nobody" for node in below),
+            "by_tag": Counter(tag for node in below for tag in node.tags),
+            "assets": [_node(node, walked.depths[node.asset_id]) for node in below],
+            "truncated": walked.truncated,
+        }
+        return Response(to_json(content), media_type="application/json")
+
+    async def paths(
+        self,
+        call: Reading,
+        from_: Annotated[str, Query(alias="from")],
+        to: str,
+        depth: Depth = 100,
+    ) -> Response:
+        """A shortest way by which one asset leads to another; no edges when there is none."""
+        path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
+        content = {
+            "from": from_,
+            "to": to,
+            "paths": [[_relationship(edge) for edge in path]] if path else [],
+            "truncated": truncated and not path,
+        }
+        return Response(to_json(content), media_type="application/json")
+
+    async def diff(
+        self,
+        call: Reading,
+        asset_id: str,
+        from_: Annotated[str, Query(alias="from", description="RFC 3339")],
+        to: Annotated[str | None, Query(description="RFC 3339; else now.")] = None,
+        direction: Which = Direction.BOTH,
+        depth: Depth = 3,
+    ) -> Response:
+        """The edges that came and went between two times."""
+        before_at = read_moment("from", from_)
+        after_at = read_moment("to", to) if to else None
+        before = await self._lineage.walk(
+            call, Walk(check_id(asset_id), direction, depth, ALL_TYPES, before_at)
+        )
+        after = await self._lineage.walk(call, Walk(asset_id, direction, depth, ALL_TYPES, after_at))
+        content = {
+            "asset_id": asset_id,
+            "added": [_relationship(edge) for key, edge in after.edges.items() if key not in before.edges],
+            "removed": [_relationship(edge) for key, edge in before.edges.items() if key not in after.edges],
+            "truncated": before.truncated or after.truncated,
+        }
+        return Response(to_json(content), media_type="application/json")
+
+    async def _start(self, call: Call, asset_id: str, column: str | None) -> str:
+        check_id(asset_id)
+        if column is None:
+            return asset_id
+        found = await self._lineage.edges.column(call.tenant_id, asset_id, check_id(column))
+        if found is None:
+            raise NotFound(f"the asset {asset_id!r} has no column {column!r}; link it with a contains edge")
+        return found
+
+    async def _walk(self, call: Call, walk: Walk) -> Walked:
+        walked = await self._lineage.walk(call, walk)
+        start = walked.nodes.get(walk.start)
+        if start is None or not (start.is_known or walked.edges):
+            raise NotFound(f"there is no asset {walk.start!r}")
+        return walked
+
+    async def _relationships(self, call: Call, edges: list[StoredEdge], walk: Walk) -> list[dict[str, Any]]:
+        few = len(edges) <= DEFAULT_PAGE and walk.as_of is None
+        since = await self._lineage.edges.validity(call.tenant_id, edges) if few and edges else {}
+        shown = []
+        for edge in edges:
+            known = {"valid_from": since[edge.key]} if edge.key in since else {}
+            shown.append(_relationship(edge) | known)
+        return shown
+
+
+def _types(text: str) -> tuple[str, ...]:
+    asked = tuple(filter(None, (part.strip() for part in text.split(","))))
+    if unknown := [part for part in asked if part not in ALL_TYPES]:
+        raise MalformedRequest(f"types: unknown {unknown[0][:64]!r}; allowed: {', '.join(ALL_TYPES)}")
+    return asked or ALL_TYPES
+
+
+def _nodes_of(page: list[StoredEdge], walked: Walked, *, with_all: bool) -> list[dict[str, Any]]:
+    ends = dict.fromkeys(end for edge in page for end in (edge.from_id, edge.to_id))
+    ids = list(walked.nodes if with_all else ends)
+    return [_node(walked.nodes[asset_id], walked.depths[asset_id]) for asset_id in ids]
+
+
+def _node(node: Node, depth: int) -> dict[str, Any]:
+    return {
+        "asset_id": node.asset_id,
+        "asset_name": node.asset_name,
+        "asset_type": node.asset_type,
+        "asset_owner": node.asset_owner,
+        "data_source": node.data_source,
+        "is_deleted": node.is_deleted,
+        "is_known": node.is_known,
+        "tags": node.tags,
+        "depth": depth,
+    }
+
+
+def _relationship(edge: StoredEdge) -> dict[str, Any]:
+    return {
+        "from_asset_id": edge.from_id,
+        "to_asset_id": edge.to_id,
+        "relationship_type": edge.relationship_type,
+        "transformation": {
+            "type": "INDIRECT" if edge.is_indirect else "DIRECT",
+            "masking": edge.is_masking,
+            "subtype": edge.subtype,
+        },
+        "blocked_tags": edge.blocked_tags,
+        "sources": edge.sources,
+        "asserted_at": edge.asserted_at,
+    }

@@ -1,0 +1,108 @@
+"""Whatever is said in whatever order: the effective tags are what the definition says, after every batch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from kit.events import at, next_id
+from kit.lineage_model import Said
+from kit.lineage_runs import Graph, difference, history
+
+#: Sequences of operations; `LILY_LINEAGE_SEQUENCES=100000` for a long run.
+SEQUENCES = int(os.environ.get("LILY_LINEAGE_SEQUENCES", "2000"))
+SIDE_BY_SIDE = 50
+
+
+@pytest.fixture
+def graph(database: str) -> Iterator[Graph]:
+    opened = Graph(database)
+    yield opened
+    opened.close()
+
+
+def test_effective_tags_equal_the_definition_after_every_batch(graph: Graph) -> None:
+    for first in range(0, SEQUENCES, SIDE_BY_SIDE):
+        histories = {f"tenant-{seed}": history(seed) for seed in range(first, first + SIDE_BY_SIDE)}
+        assert difference(graph, histories) is None
+
+
+def test_larger_graphs_too(graph: Graph) -> None:
+    histories = {f"large-{seed}": history(seed, pieces=12, scale=4) for seed in range(40)}
+    assert difference(graph, histories) is None
+
+
+def test_a_run_that_dies_before_its_commit_is_repeated_whole(graph: Graph) -> None:
+    graph.apply({"acme": [_edge("a", "b"), _edge("b", "c"), _tag("a")]}, propagate=False)
+    connection = graph.propagator._open()
+    with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+        graph.propagator._follow(cursor)
+    assert graph.effective() == {}
+    assert graph.propagator.run() is not None
+    assert graph.effective()["acme"] == {asset: frozenset({"PII"}) for asset in "abc"}
+    told = graph.connection.execute("SELECT count(*), count(DISTINCT asset_id) FROM tag_changes").fetchone()
+    assert told == (3, 3)
+
+
+def test_a_thousand_origins_are_untagged_one_by_one_for_next_to_nothing(graph: Graph) -> None:
+    leaves = 2_000
+    origins = [f"origin-{n}" for n in range(40)]
+    graph.apply(
+        {
+            "acme": [_edge(origin, "hub") for origin in origins]
+            + [_edge("hub", f"leaf-{n}") for n in range(leaves)]
+            + [_tag(origin) for origin in origins]
+        }
+    )
+    for origin in origins[:-1]:
+        graph.apply({"acme": [_tag(origin, holds=False)]}, propagate=False)
+        done = graph.propagator.run()
+        assert done is not None
+        assert (done.taken, done.told) == (1, 1)
+    graph.apply({"acme": [_tag(origins[-1], holds=False)]}, propagate=False)
+    done = graph.propagator.run()
+    assert done is not None
+    assert done.told == leaves + 2
+    assert graph.effective() == {}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_long_chain_or_cycle_is_tagged_and_cleared(graph: Graph, closed: bool) -> None:
+    length = 2_000
+    edges = [_edge(f"n{n}", f"n{n + 1}") for n in range(length)]
+    if closed:
+        edges.append(_edge(f"n{length}", "n0"))
+    graph.apply({"acme": [*edges, _tag("n0")]})
+    assert len(graph.effective()["acme"]) == length + 1
+    graph.apply({"acme": [_tag("n0", holds=False)]})
+    assert graph.effective() == {}
+
+
+def test_the_whole_log_replayed_from_zero_gives_the_same_tags_and_edges(graph: Graph, database: str) -> None:
+    pieces = [{f"tenant-{seed}": history(seed)[step] for seed in range(30)} for step in range(4)]
+    for piece in pieces:
+        graph.apply(piece)
+    before = graph.effective(), _edges(graph)
+    graph.connection.execute(
+        "TRUNCATE assets, changes, lineage_events, edge_assertions, edges, refined_pairs, tag_assertions,"
+        " tag_opt_outs, tag_definitions, effective_tags, tag_changes, propagation_positions, stream_positions"
+    )
+    again = Graph(database)
+    again.apply({tenant: [said for piece in pieces for said in piece[tenant]] for tenant in pieces[0]})
+    assert (again.effective(), _edges(again)) == before
+    again.close()
+
+
+def _edges(graph: Graph) -> list[tuple[object, ...]]:
+    columns = "tenant_id, from_id, relationship_type, to_id, is_indirect, is_masking, blocked_tags, sources"
+    return graph.connection.execute(f"SELECT {columns} FROM edges ORDER BY 1, 2, 3, 4".encode()).fetchall()
+
+
+def _edge(start: str, end: str) -> Said:
+    return Said(next_id(), at(0), "edge", True, "api", start, end, "derived-from")
+
+
+def _tag(asset: str, holds: bool = True) -> Said:
+    return Said(next_id(), at(0), "tag", holds, "user", asset, tags=("PII",))

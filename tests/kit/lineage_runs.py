@@ -1,0 +1,235 @@
+"""Random histories of edges, tags, rules and assets, applied as the pipeline does, compared with the oracle.
+
+Many tenants run at once, each with a history of its own: a batch holds a piece of every history.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+
+from kit.events import at, next_id
+from kit.lineage_model import Said, World
+from kit.model import Event, purge
+from kit.staging import batch_of
+from kit.staging import stage as stage_assets
+from lily.domain.assets import Field, Lane
+from lily.repositories.postgres.applier import Applier
+from lily.repositories.postgres.lineage_applier import LineageApplier, StagedStatement
+from lily.repositories.postgres.propagator import Propagator
+
+Piece = list[Said | Event]
+History = list[Piece]
+
+_ASSETS = tuple("abcdefghijklmnopqrstuvwx")
+_TYPES = ("derived-from", "derived-from", "used-in", "contains")
+_TAGS = ("PII", "wide", "idle")
+_SOURCES = ("api", "sql")
+
+
+def history(seed: int, pieces: int = 4, scale: int = 1) -> History:
+    """A random history in pieces; within and between them statements come late, early and twice."""
+    dice = random.Random(seed)
+    nodes = _ASSETS[: scale * dice.randint(3, 6)]
+    said: Piece = []
+    for _ in range(scale * dice.randint(6, 16)):
+        minute = dice.randint(1, 60)
+        said.append(dice.choices(_MAKERS, _WEIGHTS)[0](dice, nodes, minute))
+    if dice.random() < 0.7:
+        said.insert(0, _definition(dice, nodes, 0, tag="wide", lineage=True, containment=True))
+    said += dice.sample(said, len(said) // 5)  # delivered twice
+    if dice.random() < 0.5:
+        dice.shuffle(said)
+    cuts = sorted(dice.randint(0, len(said)) for _ in range(pieces - 1))
+    return [said[start:end] for start, end in zip([0, *cuts], [*cuts, len(said)], strict=True)]
+
+
+def _edge(dice: random.Random, nodes: Sequence[str], minute: int) -> Said:
+    holds = dice.random() < 0.75
+    blocked = tuple(dice.sample((*_TAGS, "*"), dice.randint(1, 2))) if dice.random() < 0.2 else ()
+    body = {"is_masking": dice.random() < 0.15, "is_indirect": dice.random() < 0.15}
+    return Said(
+        next_id(),
+        at(minute),
+        "edge",
+        holds,
+        dice.choice(_SOURCES) if holds or dice.random() < 0.6 else "*",
+        dice.choice(nodes),
+        dice.choice(nodes),
+        dice.choice(_TYPES),
+        blocked if holds else (),
+        body if holds else {},
+    )
+
+
+def _tag(dice: random.Random, nodes: Sequence[str], minute: int) -> Said:
+    holds = dice.random() < 0.65
+    source = dice.choice(("user", "user", "classifier")) if holds or dice.random() < 0.6 else "*"
+    tags = tuple(dice.sample(_TAGS, dice.randint(1, 2)))
+    return Said(next_id(), at(minute), "tag", holds, source, dice.choice(nodes), tags=tags)
+
+
+def _opt_out(dice: random.Random, nodes: Sequence[str], minute: int) -> Said:
+    tags = (dice.choice(_TAGS),)
+    return Said(next_id(), at(minute), "opt_out", dice.random() < 0.6, "user", dice.choice(nodes), tags=tags)
+
+
+def _definition(
+    dice: random.Random, _nodes: Sequence[str], minute: int, tag: str = "", **switches: bool
+) -> Said:
+    names = ("lineage", "containment", "indirect", "stopped_by_masking")
+    body: dict[str, object] = {name: dice.random() < 0.6 for name in names} | dict(switches)
+    holds = bool(tag) or dice.random() < 0.85
+    tags = (tag or dice.choice(_TAGS),)
+    return Said(next_id(), at(minute), "definition", holds, "user", tags=tags, body=body)
+
+
+def _asset(dice: random.Random, nodes: Sequence[str], minute: int) -> Event:
+    asset = dice.choice(nodes)
+    if dice.random() < 0.1:
+        return purge(next_id(), at(minute), asset)
+    said: dict[Field, Any] = {}
+    if dice.random() < 0.8:
+        said |= {Field.ASSET_NAME: asset, Field.ASSET_TYPE: "table"}
+    if dice.random() < 0.5:
+        said[Field.IS_DELETED] = dice.choice((True, False, None))
+    if dice.random() < 0.4:
+        name = dice.choice((Field.USER_TAGS, Field.SOURCE_TAGS))
+        said[name] = dice.choice((None, ["PII"], ["PII", "wide"], ["idle"]))
+    return Event(next_id(), at(minute), asset, said or {Field.DESCRIPTION: "text"})
+
+
+_MAKERS = (_edge, _tag, _asset, _opt_out, _definition)
+_WEIGHTS = (8, 5, 4, 1, 1.5)
+
+
+@dataclass
+class Told:
+    """What a subscriber of the change events believes."""
+
+    tags: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def hear(self, asset: str, added: Sequence[str], removed: Sequence[str]) -> None:
+        known = self.tags[asset]
+        assert not known & set(added), f"{asset} is told {added} again"
+        assert known >= set(removed), f"{asset} is told it lost {removed}, which it did not have"
+        assert added or removed, f"{asset} is told nothing"
+        self.tags[asset] = (known | set(added)) - set(removed)
+
+
+class Graph:
+    """A database, written as the pipeline writes it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.applier = LineageApplier(url)
+        self.assets = Applier(url)
+        self.propagator = Propagator(url)
+        self.connection = psycopg.connect(url, autocommit=True)
+        self._batches = count(1)
+        self._told = 0
+
+    def close(self) -> None:
+        for part in (self.applier, self.assets, self.propagator, self.connection):
+            part.close()
+
+    def apply(self, pieces: dict[str, Piece], propagate: bool = True) -> None:
+        """A piece of every tenant's history, as one batch of each query."""
+        batch_id = next(self._batches)
+        statements = [
+            _staged(said, tenant)
+            for tenant, piece in pieces.items()
+            for said in piece
+            if isinstance(said, Said)
+        ]
+        if statements:
+            numbered = [replace(one, offset=offset) for offset, one in enumerate(statements)]
+            self.applier.apply("lineage", batch_id, numbered)
+        tables = [
+            stage_assets(events, tenant)
+            for tenant, piece in pieces.items()
+            if (events := [said for said in piece if isinstance(said, Event)])
+        ]
+        if tables:
+            staged = pa.concat_tables(tables)
+            offsets = pa.array(range(staged.num_rows), pa.int64())
+            staged = staged.set_column(staged.schema.get_field_index("offset"), "offset", offsets)
+            self.assets.apply_table(batch_of(staged.num_rows, batch_id, Lane.STRUCTURAL), staged)
+        while propagate and self.propagator.run():
+            pass
+
+    def effective(self, *tenants: str) -> dict[str, dict[str, frozenset[str]]]:
+        """The tags in force, of every tenant or of these."""
+        found: dict[str, dict[str, frozenset[str]]] = defaultdict(dict)
+        rows = self.connection.execute(
+            "SELECT tenant_id, asset_id, array_agg(DISTINCT tag) FROM effective_tags"
+            " WHERE %(all)s OR tenant_id = ANY(%(tenants)s) GROUP BY 1, 2",
+            {"all": not tenants, "tenants": list(tenants)},
+        )
+        for tenant, asset, tags in rows:
+            found[tenant][asset] = frozenset(tags)
+        return found
+
+    def hear(self, told: dict[str, Told]) -> None:
+        """Pass on the change events that were written since."""
+        rows = self.connection.execute(
+            "SELECT seq, tenant_id, asset_id, added, removed FROM tag_changes WHERE seq > %s ORDER BY seq",
+            (self._told,),
+        ).fetchall()
+        for seq, tenant, asset, added, removed in rows:
+            told[tenant].hear(asset, added, removed)
+            self._told = seq
+
+
+def _staged(said: Said, tenant: str) -> StagedStatement:
+    return StagedStatement(
+        topic="made-by-the-test",
+        partition=0,
+        offset=0,
+        event_id=str(said.event_id),
+        tenant_id=tenant,
+        event_time=said.event_time,
+        received_at=said.event_time,
+        actor="ada",
+        kind=said.kind,
+        source=said.source,
+        holds=said.holds,
+        from_id=said.from_id or None,
+        to_id=said.to_id or None,
+        relationship_type=said.relationship_type or None,
+        tags=list(said.tags) or None,
+        body=json.dumps(said.body),
+    )
+
+
+def difference(graph: Graph, histories: dict[str, History]) -> str | None:
+    """Run the histories side by side; where first the database is not as it must be."""
+    worlds = {tenant: World() for tenant in histories}
+    told: dict[str, Told] = defaultdict(Told)
+    for step in range(max(map(len, histories.values()))):
+        pieces = {tenant: of[step] if step < len(of) else [] for tenant, of in histories.items()}
+        graph.apply(pieces)
+        found = graph.effective(*histories)
+        try:
+            graph.hear(told)
+        except AssertionError as error:
+            return f"step {step}: {error}"
+        for tenant, piece in pieces.items():
+            world = worlds[tenant]
+            world.said += [said for said in piece if isinstance(said, Said)]
+            world.assets += [said for said in piece if isinstance(said, Event)]
+            wanted, is_there = world.effective(), found.get(tenant, {})
+            if wanted != is_there:
+                return f"{tenant} step {step}: wanted {wanted}, found {is_there}"
+            believed = {asset: frozenset(tags) for asset, tags in told[tenant].tags.items() if tags}
+            if believed != wanted:
+                return f"{tenant} step {step}: wanted {wanted}, told {believed}"
+    return None
