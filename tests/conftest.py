@@ -97,8 +97,16 @@ def settings(database: str, topics: KafkaSettings, services: Services, tmp_path:
     return _settings(database, topics, services, tmp_path)
 
 
+@pytest.fixture
+def settings_without_log(database: str, services: Services, tmp_path: Path) -> Settings:
+    """The tree for a test that appends nothing: there is no log at its address."""
+    from lily.settings import KafkaSettings
+
+    return _settings(database, KafkaSettings(bootstrap_servers="127.0.0.1:9"), services, tmp_path)
+
+
 @pytest.fixture(scope="module")
-def settings_without_log(
+def shared_settings_without_log(
     databases: Databases, services: Services, tmp_path_factory: pytest.TempPathFactory
 ) -> Settings:
     """The tree for a module of tests that append nothing: there is no log at its address."""

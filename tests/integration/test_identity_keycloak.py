@@ -21,7 +21,7 @@ def keycloak(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keycloak]:
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings, keycloak: Keycloak) -> Iterator[Gateway]:
+def running(shared_settings_without_log: Settings, keycloak: Keycloak) -> Iterator[Gateway]:
     port = free_port()
     issuer = IssuerSettings(
         name="keycloak",
@@ -32,8 +32,8 @@ def running(settings_without_log: Settings, keycloak: Keycloak) -> Iterator[Gate
         client_id="lily-console",
     )
     update = {"issuers": (issuer,), "public_url": f"http://127.0.0.1:{port}"}
-    auth = settings_without_log.auth.model_copy(update=update)
-    settings = settings_without_log.model_copy(update={"auth": auth})
+    auth = shared_settings_without_log.auth.model_copy(update=update)
+    settings = shared_settings_without_log.model_copy(update={"auth": auth})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "COOLDOWN_SECONDS", 0.2)
         with gateway(settings, port) as api:

@@ -14,8 +14,8 @@ from lily.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def gateways(settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
-    with gateway(settings_without_log) as here, gateway(settings_without_log) as there:
+def gateways(shared_settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
+    with gateway(shared_settings_without_log) as here, gateway(shared_settings_without_log) as there:
         yield here, there
 
 

@@ -59,9 +59,11 @@ def configured(issuer: FakeIssuer, **more: Any) -> IssuerSettings:
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings, issuer: FakeIssuer, shared: FakeIssuer) -> Iterator[Gateway]:
+def running(
+    shared_settings_without_log: Settings, issuer: FakeIssuer, shared: FakeIssuer
+) -> Iterator[Gateway]:
     many = configured(shared, name="shared", tenant_claim="org.tenant", tenants=["acme", "globex"])
-    settings = believing(settings_without_log, configured(issuer, tenant="acme"), many)
+    settings = believing(shared_settings_without_log, configured(issuer, tenant="acme"), many)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keys, "COOLDOWN_SECONDS", 0.0)
         with gateway(settings) as api:

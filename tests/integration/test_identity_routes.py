@@ -21,8 +21,8 @@ from lily.settings import ENV_FILE, Settings
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as api:
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as api:
         api.stored()
         yield api
 

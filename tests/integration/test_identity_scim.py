@@ -30,8 +30,8 @@ PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as api:
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as api:
         yield api
 
 

@@ -30,9 +30,9 @@ from lily.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def gateways(settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
+def gateways(shared_settings_without_log: Settings) -> Iterator[tuple[Gateway, Gateway]]:
     """Two gateways on one database, as two workers are."""
-    with gateway(settings_without_log) as here, gateway(settings_without_log) as there:
+    with gateway(shared_settings_without_log) as here, gateway(shared_settings_without_log) as there:
         yield here, there
 
 

@@ -22,7 +22,7 @@ import psycopg
 import structlog
 
 from lily.domain.errors import Unavailable
-from lily.repositories.postgres.pool import Database, connection_arguments
+from lily.repositories.postgres.pool import CONNECT_SECONDS, Database, connection_arguments
 from lily.repositories.postgres.queries import load
 
 CHANNEL = "lily_access"
@@ -61,6 +61,7 @@ class Announcements:
         self._hearers: list[Hearing] = []
         self._heard = 0
         self._valid_until = 0.0
+        self._leased = asyncio.Event()
         #: Grows with everything heard: what was read under an older number must not be remembered.
         self.generation = 0
 
@@ -95,9 +96,11 @@ class Announcements:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Listen while the context is open."""
+        """Listen while the context is open; it opens with a lease, or when PostgreSQL had its time."""
         listening = asyncio.create_task(self._listen())
         try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._leased.wait(), CONNECT_SECONDS)
             yield
         finally:
             listening.cancel()
@@ -144,6 +147,7 @@ class Announcements:
         # A round not heard yet is on its way, and its caller may have given this process up already.
         if self._heard >= newest:
             self._valid_until = asked + LEASE_SECONDS - _MARGIN_SECONDS
+            self._leased.set()
 
     def _hear(self, payload: str) -> None:
         try:
