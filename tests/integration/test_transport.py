@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import grpc
 import httpx
 import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 from rest_kit import gateway
 
@@ -22,6 +24,7 @@ from lily.log.producer import client_config
 from lily.pipeline.sources import kafka_options
 from lily.repositories.iceberg.catalog import catalog_config
 from lily.settings import GatewaySettings, KafkaSettings, Settings
+from lily.standalone.ports import free_port
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +91,31 @@ def test_a_listener_with_optional_client_certificates_refuses_only_foreign_ones(
                 assert welcome.get(f"{url}/livez").status_code == 200
         with client(authority, signed_by=stranger) as refused, pytest.raises(httpx.TransportError):
             refused.get(f"{url}/livez")
+
+
+def test_the_grpc_listener_has_the_same_certificate_and_the_same_demand(
+    shared_settings: Settings, authority: Authority, stranger: Authority
+) -> None:
+    port = free_port()
+    demand = {"tls_client": "required", "tls_client_ca": authority.file, "grpc_port": str(port)}
+
+    def status(trusted: Authority, signed_by: Authority | None) -> int:
+        shown = signed_by.sign("client") if signed_by else None
+        files = [
+            Path(file).read_bytes() if file else None for file in (trusted.file, *(shown or (None, None))[:2])
+        ]
+        credentials = grpc.ssl_channel_credentials(files[0], files[2], files[1])
+        with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
+            answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+            return int(answer.status)
+
+    with listening(shared_settings, authority, **demand):
+        assert status(authority, authority) == health_pb2.HealthCheckResponse.SERVING
+        for trusted, signed_by in ((authority, None), (authority, stranger), (stranger, authority)):
+            with pytest.raises(grpc.RpcError):
+                status(trusted, signed_by)
+        with pytest.raises(grpc.RpcError), grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
 
 
 def test_postgresql_is_reached_over_tls_and_only_with_the_right_authority(
