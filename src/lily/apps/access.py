@@ -6,8 +6,6 @@ from fastapi import APIRouter
 from grpc import GenericRpcHandler
 
 from lily.access.assets import AssetGuard
-from lily.access.audit import AuditTrail
-from lily.access.credentials import Authenticator
 from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
 from lily.repositories.postgres.announcements import Announcements
@@ -15,6 +13,7 @@ from lily.repositories.postgres.asset_lists import AssetLists
 from lily.repositories.postgres.policies import PostgresPolicies, PostgresRoles, PostgresScraperPolicies
 from lily.repositories.postgres.pool import Database
 from lily.serving.grpc.access_service import SERVICE, AccessService
+from lily.serving.grpc.calls import Calls
 from lily.serving.rest.access_control import PolicyRoutes
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.decisions import DecisionRoutes
@@ -36,9 +35,9 @@ class AccessParts:
         self._policies = PostgresPolicies(database)
         self.point = Access(LiveBooks(announcements, self._policies))
 
-    def services(self, authenticator: Authenticator, trail: AuditTrail) -> dict[str, GenericRpcHandler]:
+    def services(self, calls: Calls) -> dict[str, GenericRpcHandler]:
         """What is served over gRPC, by name."""
-        return {SERVICE: AccessService(authenticator, self.point, self._guard, trail).handler()}
+        return {SERVICE: AccessService(calls, self._guard).handler()}
 
     def routers(self, after: AfterEvent, tokens: PageTokens) -> list[APIRouter]:
         """Before the routes about single assets, whose paths would take these for ids."""

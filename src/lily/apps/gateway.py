@@ -18,7 +18,7 @@ from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.identity import IdentityParts
-from lily.apps.lineage import lineage_routers
+from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
@@ -35,6 +35,7 @@ from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
 from lily.repositories.postgres.pool import Database, TenantDatabase
 from lily.repositories.postgres.tenants import Tenants, TenantSources
+from lily.serving.grpc.calls import Calls
 from lily.serving.grpc.server import GrpcServer
 from lily.serving.health import Health
 from lily.serving.rest.after import AfterEvent
@@ -85,7 +86,9 @@ def build_app(settings: Settings) -> FastAPI:
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 
-    grpc_server = GrpcServer(settings.gateway, access.services(identity.authenticator, trail))
+    calls = Calls(identity.authenticator, access.point, trail)
+    services = access.services(calls) | lineage_services(homes, writer, calls)
+    grpc_server = GrpcServer(settings.gateway, services)
 
     @asynccontextmanager
     async def running(_app: FastAPI) -> AsyncIterator[None]:

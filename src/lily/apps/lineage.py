@@ -1,9 +1,11 @@
-"""The gateway's routes about lineage and tags, wired to their parts."""
+"""The gateway's routes and gRPC services about lineage and tags, wired to their parts."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
+from grpc import GenericRpcHandler
 
+from lily.ingest.entries import Entries
 from lily.ingest.rest.classification import ClassificationWrites
 from lily.ingest.rest.lineage import LineageWrites
 from lily.ingest.rest.writing import Writer
@@ -11,6 +13,8 @@ from lily.repositories.postgres.lineage import PostgresLineage
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.tags import PostgresTags
 from lily.serving.classification import Classification
+from lily.serving.grpc import lineage_service, metadata_service
+from lily.serving.grpc.calls import Calls
 from lily.serving.lineage import Lineage
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.classification import ClassificationReads
@@ -30,3 +34,12 @@ def lineage_routers(
         ClassificationWrites(writer).router(),
         ClassificationReads(classification, guard, after).router(),
     ]
+
+
+def lineage_services(database: Database, writer: Writer, calls: Calls) -> dict[str, GenericRpcHandler]:
+    """Assets and lineage over gRPC, by the names of their services."""
+    entries, guard = Entries(writer, "/grpc"), writer.guard
+    assets = metadata_service.MetadataService(calls, guard, entries.create, entries.change)
+    lineage = Lineage(PostgresLineage(database), guard)
+    edges = lineage_service.LineageService(calls, lineage, entries.link, entries.classify)
+    return {metadata_service.SERVICE: assets.handler(), lineage_service.SERVICE: edges.handler()}

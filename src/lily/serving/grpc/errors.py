@@ -14,6 +14,7 @@ _CODES = {
     "not_found": grpc.StatusCode.NOT_FOUND,
     "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "unavailable": grpc.StatusCode.UNAVAILABLE,
+    "not_visible_yet": grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 
 

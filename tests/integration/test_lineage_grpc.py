@@ -1,0 +1,76 @@
+"""Assets and lineage over gRPC: the same state, the same events, the same rights as over REST."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from rest_kit import Gateway, gateway, with_grpc
+
+from lily.log.topics import Topic
+from lily.serving.grpc import lineage_pb2, metadata_pb2
+from lily.settings import Settings
+
+lineage: Any = lineage_pb2
+metadata: Any = metadata_pb2
+LINK, GET_LINEAGE = "lineage.LineageService/IngestRelationships", "lineage.LineageService/GetLineage"
+GET = "metadata.MetadataService/GetMetadata"
+
+
+@pytest.fixture
+def api(settings: Settings) -> Iterator[Gateway]:
+    impatient = settings.gateway.model_copy(update={"wait_seconds": 0.5})
+    with gateway(with_grpc(settings.model_copy(update={"gateway": impatient}))) as started:
+        yield started
+
+
+def ask(api: Gateway, method: str, request: Any, answer: Any, token: str = "") -> Any:
+    with grpc.insecure_channel(f"127.0.0.1:{api.settings.gateway.grpc_port}") as channel:
+        call = channel.unary_unary(
+            f"/{method}",
+            request_serializer=type(request).SerializeToString,
+            response_deserializer=answer.FromString,
+        )
+        return call(request, metadata=[("authorization", f"Bearer {token or api.token()}")], timeout=20)
+
+
+def status(api: Gateway, method: str, request: Any, token: str = "") -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as refused:
+        ask(api, method, request, lineage.GenericMessage, token)
+    return refused.value.code()
+
+
+def edge(kind: str = "derived-from") -> Any:
+    return lineage.Relationship(from_asset_id="a", to_asset_id="b", relationship_type=kind)
+
+
+def test_lineage_and_assets_are_answered(api: Gateway) -> None:
+    api.stored(asset_id="a", asset_name="A")
+    for start, end in (("a", "b"), ("b", "c")):
+        row = {"tenant_id": "acme", "from_id": start, "to_id": end, "relationship_type": "uses"}
+        api.insert("edges", row)
+    request = lineage.GetLineageRequest(asset_id="a", depth=1)
+    answer = ask(api, GET_LINEAGE, request, lineage.GetLineageResponse)
+    assert [(each.from_asset_id, each.to_asset_id) for each in answer.lineage] == [("a", "b")]
+    assert answer.message == "there is more than is shown"
+    found = ask(api, GET, metadata.GetMetadataRequest(asset_id="a"), metadata.GetMetadataResponse)
+    assert (found.success, found.metadata.asset_name, found.metadata.version) == (True, "A", 1)
+
+
+def test_a_relationship_becomes_the_event_it_would_be_over_rest(api: Gateway) -> None:
+    assert status(api, LINK, edge()) is grpc.StatusCode.DEADLINE_EXCEEDED  # nobody applies it in this test
+    said = json.loads(api.logged(Topic.METADATA_EVENTS)[-1].value())
+    assert (said["from_asset_id"], said["to_asset_id"], said["source"]) == ("a", "b", "api")
+
+
+def test_what_is_wrong_is_told_and_rights_are_those_of_rest(api: Gateway) -> None:
+    assert not ask(api, LINK, edge("likes"), lineage.GenericMessage).success
+    bad = metadata.Metadata(asset_id="a", metadata="{")
+    assert not ask(api, "metadata.MetadataService/IngestMetadata", bad, metadata.IngestResponse).success
+    assert status(api, LINK, edge(), api.token(role="viewer")) is grpc.StatusCode.PERMISSION_DENIED
+    assert status(api, LINK, edge(), "rubbish") is grpc.StatusCode.UNAUTHENTICATED
+    unknown = metadata.GetMetadataRequest(asset_id="x")
+    assert status(api, GET, unknown) is grpc.StatusCode.NOT_FOUND
