@@ -17,8 +17,8 @@ from lily.settings import Settings
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(with_grpc(settings_without_log)) as started:
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(with_grpc(shared_settings_without_log)) as started:
         yield started
 
 

@@ -113,8 +113,8 @@ INTERFACES: dict[str, tuple[Callable[[Caller], set[str]], tuple[str, ...]]] = {
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(with_grpc(settings_without_log)) as started:
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(with_grpc(shared_settings_without_log)) as started:
         yield started
 
 

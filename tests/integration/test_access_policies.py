@@ -19,8 +19,8 @@ READ_PII = {"role": "analyst", "access_type": "READ", "scope": "tag", "value": "
 
 
 @pytest.fixture(scope="module")
-def running(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as started:
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as started:
         yield started
 
 

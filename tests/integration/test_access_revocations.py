@@ -22,29 +22,29 @@ ALLOWING = {"role": "analyst", "access_type": "READ", "asset_id": "orders"}
 
 
 @pytest.fixture(scope="module")
-def first(settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(settings_without_log) as running:
+def first(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def between(settings_without_log: Settings) -> Iterator[Proxy]:
-    url = urlsplit(settings_without_log.database.url.get_secret_value())
+def between(shared_settings_without_log: Settings) -> Iterator[Proxy]:
+    url = urlsplit(shared_settings_without_log.database.url.get_secret_value())
     with proxy((url.hostname or "", url.port or 5432)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def second(
-    settings_without_log: Settings, between: Proxy, tmp_path_factory: pytest.TempPathFactory
+    shared_settings_without_log: Settings, between: Proxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Gateway]:
     """Another gateway, whose way to PostgreSQL can be cut."""
-    database = settings_without_log.database
+    database = shared_settings_without_log.database
     url = urlsplit(database.url.get_secret_value())
     place = f"{url.netloc.rpartition('@')[0]}@127.0.0.1:{between.port}"
     there = database.model_copy(update={"url": SecretStr(urlunsplit(url._replace(netloc=place)))})
     folder = tmp_path_factory.mktemp("second")
-    settings = settings_without_log.model_copy(update={"database": there, "data_dir": folder})
+    settings = shared_settings_without_log.model_copy(update={"database": there, "data_dir": folder})
     with gateway(settings) as running:
         yield running
 
