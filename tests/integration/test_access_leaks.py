@@ -136,6 +136,8 @@ def readable(world: World, rules: Rules, who: Principal, known: Circumstances) -
     }
 
 
+# The gateway in this process draws random numbers of its own while Hypothesis draws.
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 def test_every_interface_shows_what_the_model_allows_and_nothing_more(api: Gateway) -> None:
     assets = st.lists(some.resources(), min_size=16, max_size=16)
     callers = st.lists(st.tuples(some.principals, st.sampled_from(("", "support"))), min_size=2, max_size=3)
