@@ -58,6 +58,16 @@ class RelationshipBatch(TypedDict):
 
 
 @with_config(STRICT)
+class SqlText(TypedDict):
+    """Statements to derive edges from. A table is the asset whose id is its qualified name in lower case."""
+
+    sql: Annotated[str, Field(min_length=1, max_length=100_000)]
+    dialect: NotRequired[Annotated[str, Field(max_length=64, description="As sqlglot names it: postgres …")]]
+    default_schema: NotRequired[Annotated[str, Field(max_length=256)]]
+    source: NotRequired[Text]
+
+
+@with_config(STRICT)
 class Classification(TypedDict):
     """Tags somebody asserts on an asset."""
 

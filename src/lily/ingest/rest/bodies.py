@@ -7,7 +7,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lily.ingest.assets import AssetBatch, AssetBody, AssetPatch, EntityBody, EntityUpdate
-from lily.ingest.lineage import Classification, OptOut, Relationship, RelationshipBatch, TagDefinition
+from lily.ingest.lineage import (
+    Classification,
+    OptOut,
+    Relationship,
+    RelationshipBatch,
+    SqlText,
+    TagDefinition,
+)
 from lily.repositories.postgres.idempotency import KEPT_HOURS
 
 JSON = "application/json"
@@ -20,6 +27,7 @@ _SHAPES: tuple[type[Any], ...] = (
     EntityUpdate,
     Relationship,
     RelationshipBatch,
+    SqlText,
     Classification,
     OptOut,
     TagDefinition,

@@ -10,9 +10,15 @@ from fastapi.responses import JSONResponse, Response
 from lily.access.calls import Writing
 from lily.access.requests import check_id, read_body
 from lily.domain.errors import NotFound
-from lily.domain.lineage import EVERYBODY
+from lily.domain.lineage import EVERYBODY, RelationshipType
 from lily.ingest.assertions import Draft
-from lily.ingest.lineage import Relationship, RelationshipBatch, draft_edge, draft_edge_retraction
+from lily.ingest.lineage import (
+    Relationship,
+    RelationshipBatch,
+    SqlText,
+    draft_edge,
+    draft_edge_retraction,
+)
 from lily.ingest.payloads import Decoder
 from lily.ingest.recorder import Receipt
 from lily.ingest.rest.bodies import accepts, answers
@@ -25,11 +31,13 @@ from lily.ingest.rest.writing import (
     raise_first,
     raise_refusal,
 )
+from lily.ingest.sql_lineage import DerivedEdge, derive_edges, tables_in
 from lily.repositories.postgres.lineage import Hop, PostgresLineage, StoredEdge
 
 LINEAGE = f"{ASSETS}/lineage"
 _ONE: Decoder[Relationship] = Decoder(Relationship)
 _BATCH: Decoder[RelationshipBatch] = Decoder(RelationshipBatch)
+_SQL: Decoder[SqlText] = Decoder(SqlText)
 _PAGE = 1000
 
 Fields = dict[str, Any]
@@ -49,6 +57,7 @@ class LineageWrites:
         bodies = accepts("Relationship", "RelationshipBatch")
         for path, method, handler, operation, taken in (
             (LINEAGE, "POST", self.post, "postLineage", bodies),
+            (LINEAGE + "/sql", "POST", self.post_sql, "postSqlLineage", accepts("SqlText")),
             (LINEAGE + "/{asset_id:path}", "DELETE", self.delete, "deleteLineage", accepts()),
         ):
             router.add_api_route(
@@ -59,14 +68,26 @@ class LineageWrites:
     async def post(self, request: Request, call: Writing) -> Response:
         """Assert one edge, or up to 1,000 as `{"relationships": […]}`; ends need not exist yet."""
         body = await read_body(request)
-        relationships = _decode(body)
-        write = self._writer.begin(request, call, body)
+        return await self._assert(self._writer.begin(request, call, body), _decode(body))
+
+    async def post_sql(self, request: Request, call: Writing) -> Response:
+        """Assert the table and column edges of SQL statements that write tables."""
+        body = await read_body(request)
+        said = _SQL.decode(body)
+        text, dialect, schema = said["sql"], said.get("dialect", ""), said.get("default_schema", "")
+        known = await self._lineage.columns(call.tenant_id, tables_in(text, dialect, schema))
+        derived = derive_edges(text, dialect, schema, {table: list(of) for table, of in known.items()})
+        relationships = [_derived(edge, known, said.get("source") or "sql") for edge in derived]
+        return await self._assert(self._writer.begin(request, call, body), relationships, show=True)
+
+    async def _assert(self, write: Write, relationships: list[Fields], *, show: bool = False) -> Response:
         drafts = [draft_edge(relationship, write.arrival) for relationship in relationships]
         ends = {r[name]: None for r in relationships for name in ("from_asset_id", "to_asset_id")}
         raise_first(await self._writer.authorise(write, [(check_id(end), {}) for end in ends]))
         if not drafts:  # a run that reports nothing changes nothing
             return JSONResponse({"accepted": 0}, 200)
-        return answer(await record(self._writer, write, drafts), {"accepted": len(drafts)})
+        content: Fields = {"accepted": len(drafts)} | ({"relationships": relationships} if show else {})
+        return answer(await record(self._writer, write, drafts), content)
 
     async def delete(
         self,
@@ -122,6 +143,22 @@ def _named(edge: StoredEdge, source: str) -> Fields:
         "relationship_type": edge.relationship_type,
         "source": source,
     }
+
+
+def _derived(edge: DerivedEdge, known: dict[str, dict[str, str]], source: str) -> Fields:
+    return {
+        "from_asset_id": _column_id(edge.source, known),
+        "to_asset_id": _column_id(edge.target, known),
+        "relationship_type": RelationshipType.DERIVED_FROM.value,
+        "transformation": {"type": "INDIRECT" if edge.is_indirect else "DIRECT", "subtype": edge.subtype},
+        "source": source,
+    }
+
+
+def _column_id(name: str, known: dict[str, dict[str, str]]) -> str:
+    """The catalog's id of a column it knows; else the name itself."""
+    table, _, column = name.rpartition(".")
+    return known.get(table, {}).get(column, name)
 
 
 def _decode(body: bytes) -> list[Fields]:

@@ -84,6 +84,14 @@ class PostgresLineage:
         rows = await self._database.fetch(_QUERIES["find_column"], asked)
         return rows[0][0] if rows else None
 
+    async def columns(self, tenant_id: str, tables: Sequence[str]) -> dict[str, dict[str, str]]:
+        """For each table the ids of its columns by their names in lower case."""
+        asked = {"tenant_id": tenant_id, "asset_ids": list(tables)}
+        found: dict[str, dict[str, str]] = {}
+        for table, name, asset_id in await self._database.fetch(_QUERIES["list_columns"], asked):
+            found.setdefault(table, {})[name.lower()] = asset_id
+        return found
+
     async def validity(
         self, tenant_id: str, edges: Sequence[StoredEdge]
     ) -> dict[tuple[str, str, str], datetime]:

@@ -123,3 +123,13 @@ SELECT r.along_lineage, r.along_containment, r.along_indirect, r.stopped_by_mask
 SELECT t.tag FROM (
     SELECT unnest('{PII,GDPR}'::text[]) AS tag
     UNION SELECT d.tag FROM tag_definitions AS d WHERE d.tenant_id = %(tenant_id)s AND d.holds) AS t ORDER BY t.tag
+
+-- name: list_columns
+-- PostgresLineage.columns: what the catalog knows to be in these tables.
+SELECT e.from_id, coalesce(a.asset_name, e.to_id), e.to_id
+  FROM unnest(%(asset_ids)s::text[]) AS t (asset_id)
+ CROSS JOIN LATERAL (
+       SELECT * FROM edges AS e WHERE e.tenant_id = %(tenant_id)s AND e.from_id = t.asset_id
+          AND e.relationship_type = 'contains' LIMIT 10000) AS e
+  LEFT JOIN LATERAL (
+       SELECT * FROM assets AS a WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = e.to_id OFFSET 0) AS a ON true
