@@ -8,12 +8,12 @@ from pyspark.sql import SparkSession
 from kit.audit import KEY, entry
 from lily.domain.audit import beginning, extend
 from lily.pipeline.jobs.audit import AuditCopies
-from lily.repositories.iceberg.catalog import AUDIT, CREATE_TABLES
+from lily.repositories.iceberg.catalog import AUDIT, CREATE_AUDIT
 from lily.repositories.postgres.audit_chains import AuditChains
 
 
 def test_every_entry_is_copied_once_whoever_copies(spark: SparkSession, database: str) -> None:
-    for statement in CREATE_TABLES:
+    for statement in CREATE_AUDIT:
         spark.sql(statement)
     entries = [entry(str(number), tenant) for number in range(20) for tenant in ("acme", "umbrella")]
     with psycopg.connect(database, autocommit=True) as connection:

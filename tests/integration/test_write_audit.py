@@ -18,7 +18,7 @@ from lily.settings import Settings
 
 def follow(catalog: Catalog, settings: Settings, lane: Lane = Lane.STRUCTURAL) -> None:
     with psycopg.connect(catalog.url, autocommit=True) as connection:
-        WriteAudit(settings, lane).catch_up(connection)
+        WriteAudit(settings, settings, lane).catch_up(connection, connection)
 
 
 def entries(catalog: Catalog) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from lily.apps.commands.policy import policy
 from lily.apps.commands.replay import replay
 from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
+from lily.apps.commands.tenant import tenant
 from lily.apps.commands.token import token
 from lily.apps.commands.up import up
 from lily.apps.commands.user import user
@@ -37,6 +38,7 @@ app = typer.Typer(
 for command in (up, down, status, logs, doctor, token, migrate, replay):
     app.command()(command)
 app.add_typer(dlq, name="dlq")
+app.add_typer(tenant, name="tenant")
 app.add_typer(audit, name="audit")
 app.add_typer(secrets, name="secrets")
 app.add_typer(user, name="user")

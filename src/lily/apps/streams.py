@@ -5,124 +5,121 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import psycopg
 import structlog
 from psycopg.types.json import Jsonb
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from lily.domain.assets import Lane
 from lily.domain.errors import LilyError
-from lily.pipeline.checkpoints import check_checkpoint
-from lily.pipeline.jobs import archive, history, leaf, lineage, structural
+from lily.domain.tenants import Cell
+from lily.pipeline.cells import FORGIVEN_SECONDS, CellQueries
+from lily.pipeline.jobs import leaf, structural
 from lily.pipeline.jobs.audit import AuditCopies
-from lily.pipeline.lake import Lake
-from lily.pipeline.lanes import LaneQuery
-from lily.pipeline.propagation import Propagation
-from lily.pipeline.relay import Relay
 from lily.pipeline.session import start_session
 from lily.pipeline.warm_up import warm_up
-from lily.pipeline.write_audit import WriteAudit
-from lily.repositories.iceberg.catalog import CREATE_TABLES
-from lily.repositories.postgres.applier import Applier
-from lily.repositories.postgres.lineage_applier import LineageApplier
+from lily.repositories.iceberg.catalog import CREATE_AUDIT
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.tenant_admin import TenantAdmin
 from lily.settings import Settings, load_settings
 from lily.telemetry import configure_logging, configure_tracing
+from lily.tenancy.cells import cell_settings
 
 COMPONENT = "streams"
 _BEAT_SECONDS = 2.0
-_FORGIVEN_SECONDS = 60.0
-_MOST_FAILURES = 5
 _BEAT = load("heartbeats.sql")["beat"]
 
 _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> None:
-    """Run until a query fails; whoever started this process starts it again."""
-    lake = Lake()
-    followers = {
-        lane: (Relay(settings, lane, lambda: lake.note(0)), WriteAudit(settings, lane)) for lane in Lane
-    }
-    url = settings.database.url.get_secret_value()
-    lanes = {
-        name: LaneQuery(name, lane, Applier(url), partial(_tell, followers[lane], lake))
-        for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
-    }
-    statements = lineage.LineageQuery(LineageApplier(url), partial(_tell, followers[Lane.LINEAGE], lake))
-    checkpoints = Path(settings.spark.checkpoints)
-    check_checkpoint(checkpoints / lineage.NAME, lineage.NAME, statements.applier.position(lineage.NAME))
-    for name, query in lanes.items():
-        check_checkpoint(checkpoints / name, name, query.applier.position(name))
+    """Run until a query keeps failing; whoever started this process starts it again."""
+    shared = CellQueries(settings, settings)
+    shared.check()
     _beat(settings, "starting", {})
     session = start_session(settings)
     with ThreadPoolExecutor() as beside:
-        tables = beside.submit(_create_tables, session)
-        warm_up(session, lanes[structural.NAME], lanes[leaf.NAME], url)
+        tables = beside.submit(_create_tables, session, shared)
+        url = settings.database.url.get_secret_value()
+        warm_up(session, shared.lanes[structural.NAME], shared.lanes[leaf.NAME], url)
         tables.result()
-    starters: dict[str, Callable[[], StreamingQuery]] = {
-        structural.NAME: lambda: structural.start(session, settings, lanes[structural.NAME]),
-        leaf.NAME: lambda: leaf.start(session, settings, lanes[leaf.NAME]),
-        lineage.NAME: lambda: lineage.start(session, settings, statements),
-    }
-    queries = {name: start() for name, start in starters.items()}
-    for relay, write_audit in followers.values():
-        relay.start()
-        write_audit.start()
+    shared.start(session)
     AuditCopies(session, url).start()
-    Propagation(settings, followers[Lane.LINEAGE][0].wake).start()
-    lake.start({job.NAME: partial(job.start, session, settings) for job in (history, archive)})
-    _watch(settings, starters, queries, lake)
-
-
-def _tell(followers: tuple[Relay, WriteAudit], lake: Lake, events: int) -> None:
-    """A batch of so many events is visible now."""
-    for follower in followers:
-        follower.wake()
-    lake.note(events)
-
-
-def _create_tables(session: SparkSession) -> None:
-    for statement in CREATE_TABLES:
-        session.sql(statement)
-
-
-def _watch(
-    settings: Settings,
-    starters: dict[str, Callable[[], StreamingQuery]],
-    queries: dict[str, StreamingQuery],
-    lake: Lake,
-) -> None:
-    """Start a failed query again; give up when one keeps failing, and let the supervisor start afresh."""
-    failures: list[float] = []
+    cells = DedicatedCells(settings, session)
     while True:
-        for name in [name for name, query in queries.items() if not query.isActive]:
-            _log.error("query_failed", query=name, error=str(queries[name].exception()))
-            failures = [*(at for at in failures if at > _forgiven_before()), time.monotonic()]
-            if len(failures) > _MOST_FAILURES:
-                _beat(settings, "failed", queries)
-                sys.exit(1)
-            queries[name] = starters[name]()
-        failed_lately = lake.failed_after(_forgiven_before()) or any(
-            at > _forgiven_before() for at in failures
-        )
-        _beat(settings, "degraded" if failed_lately else "healthy", queries)
+        cells.follow()
+        if not shared.revive():
+            _beat(settings, "failed", shared.states())
+            sys.exit(1)
+        well = cells.revive() and not shared.failed_lately
+        _beat(settings, "healthy" if well else "degraded", shared.states() | cells.states())
         time.sleep(_BEAT_SECONDS)
 
 
-def _forgiven_before() -> float:
-    return time.monotonic() - _FORGIVEN_SECONDS
+def _create_tables(session: SparkSession, shared: CellQueries) -> None:
+    shared.create_tables(session)
+    for statement in CREATE_AUDIT:
+        session.sql(statement)
 
 
-def _beat(settings: Settings, status: str, queries: dict[str, StreamingQuery]) -> None:
+class DedicatedCells:
+    """The queries of the dedicated cells: one that fails is left alone and does not take the others along."""
+
+    def __init__(self, settings: Settings, session: SparkSession) -> None:
+        self._settings = settings
+        self._session = session
+        self._admin = TenantAdmin(settings.database.url.get_secret_value())
+        self._running: dict[str, CellQueries] = {}
+        self._failed: dict[str, float] = {}
+
+    def follow(self) -> None:
+        """Start the queries of cells that were made, stop those of cells that are gone."""
+        try:
+            cells = self._admin.cells()
+        except psycopg.Error as error:
+            _log.warning("cells_unknown", error=str(error))
+            return
+        for name in self._running.keys() - cells.keys():
+            self._running.pop(name).stop()
+            _log.info("cell_stopped", cell=name)
+        for name in cells.keys() - self._running.keys():
+            if self._failed.get(name, 0.0) < time.monotonic():
+                self._start(cells[name])
+
+    def revive(self) -> bool:
+        """Whether all are well."""
+        revived = [queries.revive() and not queries.failed_lately for queries in self._running.values()]
+        return all(revived) and not self._failed
+
+    def states(self) -> dict[str, str]:
+        return {
+            f"{cell}/{name}": state
+            for cell, queries in self._running.items()
+            for name, state in queries.states().items()
+        }
+
+    def _start(self, cell: Cell) -> None:
+        queries = CellQueries(cell_settings(self._settings, cell), self._settings)
+        try:
+            queries.check()
+            queries.create_tables(self._session)
+            queries.start(self._session)
+        except (LilyError, PySparkException, psycopg.Error) as error:
+            _log.error("cell_not_started", cell=cell.name, error=str(error))
+            queries.stop()
+            self._failed[cell.name] = time.monotonic() + FORGIVEN_SECONDS
+            return
+        self._failed.pop(cell.name, None)
+        self._running[cell.name] = queries
+        _log.info("cell_started", cell=cell.name)
+
+
+def _beat(settings: Settings, status: str, queries: dict[str, str]) -> None:
     """A missed beat is not fatal: the database may be restarting, and the queries wait for it."""
-    details = {"queries": {name: "running" if q.isActive else "stopped" for name, q in queries.items()}}
+    details = {"queries": queries}
     try:
         with psycopg.connect(settings.database.url.get_secret_value(), connect_timeout=2) as connection:
             connection.execute(_BEAT, {"component": COMPONENT, "status": status, "details": Jsonb(details)})

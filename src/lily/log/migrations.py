@@ -30,6 +30,16 @@ def migrate_topics(settings: KafkaSettings) -> list[str]:
     return missing
 
 
+def delete_topics(settings: KafkaSettings) -> None:
+    """Remove the topics of a cell and all that is on them."""
+    admin = AdminClient(client_config(settings))
+    existing = admin.list_topics(timeout=_TIMEOUT).topics
+    names = [spec.topic.under(settings.topic_prefix) for spec in TOPIC_SPECS]
+    present = [name for name in names if name in existing]
+    for future in (admin.delete_topics(present) if present else {}).values():
+        future.result(_TIMEOUT)
+
+
 def _new_topic(name: str, spec: TopicSpec, settings: KafkaSettings) -> NewTopic:
     return NewTopic(
         name,

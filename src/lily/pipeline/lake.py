@@ -32,6 +32,7 @@ class Lake:
     """One thread that runs the lake's queries one after the other, each until it has read all there is."""
 
     def __init__(self) -> None:
+        self._stopped = threading.Event()
         self._due = threading.Event()
         self._due.set()
         self._busy_at = 0.0
@@ -50,11 +51,16 @@ class Lake:
     def start(self, queries: Mapping[str, Callable[[], StreamingQuery]]) -> None:
         threading.Thread(target=self._run, args=(queries,), name="lake", daemon=True).start()
 
+    def stop(self) -> None:
+        self._stopped.set()
+        self._due.set()
+
     def _run(self, queries: Mapping[str, Callable[[], StreamingQuery]]) -> None:
         complete_at = time.monotonic()
-        while True:
+        while not self._stopped.is_set():
             self._due.wait()
-            time.sleep(_COLLECT_SECONDS)
+            if self._stopped.wait(_COLLECT_SECONDS):
+                return
             latest = complete_at + _MOST_BEHIND_SECONDS
             while self._must_yield(latest):
                 time.sleep(_LOOK_SECONDS)

@@ -32,12 +32,16 @@ class Propagation:
         self._url = settings.database.url.get_secret_value()
         self._after_run = after_run
         self._propagator = Propagator(self._url, self._report)
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="propagation", daemon=True).start()
 
+    def stop(self) -> None:
+        self._stopped.set()
+
     def _run(self) -> None:
-        while True:
+        while not self._stopped.is_set():
             try:
                 self._follow()
             except psycopg.Error as error:
@@ -52,7 +56,7 @@ class Propagation:
     def _follow(self) -> None:
         with psycopg.connect(self._url, autocommit=True) as connection:
             connection.execute(LISTEN)
-            while True:
+            while not self._stopped.is_set():
                 self.catch_up()
                 for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
                     pass

@@ -56,6 +56,7 @@ class Relay:
         self._lane = lane
         self._after_publish = after_publish
         self._wake = threading.Event()
+        self._stopped = threading.Event()
         self._channels = (
             _Channel(changes_of(lane), Topic.METADATA_CHANGES, _CHANGED[lane]),
             _Channel(dead_letters_of(lane), Topic.DEAD_LETTERS, EventType.EVENT_REFUSED),
@@ -67,11 +68,15 @@ class Relay:
     def wake(self) -> None:
         self._wake.set()
 
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+
     def _run(self) -> None:
         if _NICE[self._lane] and hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE[self._lane])
         producer = Producer(producer_config(self._settings.kafka) | _REPORT)
-        while True:
+        while not self._stopped.is_set():
             try:
                 self._relay(producer)
             except (psycopg.Error, KafkaException) as error:
@@ -86,7 +91,7 @@ class Relay:
         url = self._settings.database.url.get_secret_value()
         with psycopg.connect(url, autocommit=True) as connection:
             positions = {channel: channel.outbox.position(connection) for channel in self._channels}
-            while True:
+            while not self._stopped.is_set():
                 self._wake.clear()
                 for channel in self._channels:
                     while told := channel.outbox.read(connection, positions[channel], _MOST):

@@ -24,7 +24,7 @@ from lily.pipeline.staging import stage
 from lily.pipeline.statements import stage_statements
 from lily.pipeline.summaries import summarise
 from lily.pipeline.transforms.records import parse_records
-from lily.repositories.iceberg.catalog import EVENTS
+from lily.repositories.iceberg.catalog import events_table
 from lily.repositories.postgres.applier import Applier
 from lily.repositories.postgres.lineage_applier import LineageApplier
 from lily.repositories.postgres.queries import load
@@ -53,7 +53,7 @@ def restore_from_lake(session: SparkSession, settings: Settings) -> int:
         apply = _applying_statements(url) if lane is Lane.LINEAGE else _applying_assets(url, lane)
         for partition, first in first_offsets(settings.kafka, topic).items():
             name = topic.under(settings.kafka.topic_prefix)
-            older = session.table(EVENTS).where(
+            older = session.table(events_table(settings.lake.namespace)).where(
                 (F.col("topic") == name) & (F.col("partition") == partition) & (F.col("offset") < first)
             )
             restored += _apply(apply, older)

@@ -79,6 +79,11 @@ _CONFIG = {
 }
 
 
+def query_name(settings: Settings, name: str) -> str:
+    """A query's name in the session: the same query runs once per cell."""
+    return f"{settings.kafka.topic_prefix}{name}"
+
+
 def start_session(settings: Settings) -> SparkSession:
     """A session with Kafka and Iceberg on its class path, one scheduler pool per lane."""
     pools = Path(settings.data_dir) / "run" / "pools.xml"

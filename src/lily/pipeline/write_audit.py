@@ -14,7 +14,7 @@ import structlog
 
 from lily.domain.assets import Lane
 from lily.repositories.postgres.audit_chains import AuditChains
-from lily.repositories.postgres.written import read_writes
+from lily.repositories.postgres.written import not_yet_told, read_writes
 from lily.settings import Settings
 
 _log = structlog.get_logger(__name__)
@@ -31,11 +31,14 @@ _NICE = 15
 class WriteAudit:
     """One thread per lane, woken after every batch."""
 
-    def __init__(self, settings: Settings, lane: Lane) -> None:
+    def __init__(self, settings: Settings, shared: Settings, lane: Lane) -> None:
         self._url = settings.database.url.get_secret_value()
+        self._shared_url = shared.database.url.get_secret_value()
+        self._source = f"{settings.kafka.topic_prefix}changes-{lane.value}"
         self._chains = AuditChains(settings.audit.key.get_secret_value())
         self._lane = lane
         self._wake = threading.Event()
+        self._stopped = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._run, name=f"audit-{self._lane.value}", daemon=True).start()
@@ -43,10 +46,14 @@ class WriteAudit:
     def wake(self) -> None:
         self._wake.set()
 
+    def stop(self) -> None:
+        self._stopped.set()
+        self._wake.set()
+
     def _run(self) -> None:
         if hasattr(os, "setpriority"):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        while True:
+        while not self._stopped.is_set():
             try:
                 self._follow()
             except psycopg.Error as error:
@@ -58,18 +65,23 @@ class WriteAudit:
                 os._exit(1)
 
     def _follow(self) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            while True:
+        """The audit of all cells is in the shared cell's database."""
+        with (
+            psycopg.connect(self._url, autocommit=True) as changes,
+            psycopg.connect(self._shared_url, autocommit=True) as audit,
+        ):
+            while not self._stopped.is_set():
                 self._wake.clear()
-                self.catch_up(connection)
+                self.catch_up(changes, audit)
                 self._wake.wait(_IDLE_SECONDS)
                 threading.Event().wait(_PAUSE_SECONDS)
 
-    def catch_up(self, connection: psycopg.Connection) -> None:
+    def catch_up(self, changes: psycopg.Connection, audit: psycopg.Connection) -> None:
         """Tell every change there is."""
-        source = f"changes-{self._lane.value}"
-        position: int | None = self._chains.taken(connection, source)
+        position: int | None = self._chains.taken(audit, self._source)
         while position is not None:
-            entries, position = read_writes(connection, self._lane, position, _MOST)
+            entries, position = read_writes(changes, self._lane, position, _MOST)
             if position is not None:
-                self._chains.add(connection, entries, source, position)
+                if self._url != self._shared_url:
+                    entries = not_yet_told(audit, entries)
+                self._chains.add(audit, entries, self._source, position)

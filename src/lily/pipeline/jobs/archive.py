@@ -8,9 +8,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import LANE_TOPICS
 from lily.pipeline.jobs.history import PACE
-from lily.pipeline.session import HISTORY_POOL
+from lily.pipeline.session import HISTORY_POOL, query_name
 from lily.pipeline.sources import read_topics
-from lily.repositories.iceberg.catalog import EVENTS
+from lily.repositories.iceberg.catalog import events_table
 from lily.settings import Settings
 
 NAME = "archive"
@@ -22,13 +22,13 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     return (
         read_topics(session, settings.kafka, LANE_TOPICS.values(), PACE)
         .transform(as_received)
-        .writeStream.queryName(NAME)
+        .writeStream.queryName(query_name(settings, NAME))
         .format("iceberg")
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .option("fanout-enabled", "true")
         .option("distribution-mode", "none")  # no shuffle: a batch lies in one day, seldom two
         .trigger(availableNow=True)
-        .toTable(EVENTS)
+        .toTable(events_table(settings.lake.namespace))
     )
 
 

@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.session import HISTORY_POOL
+from lily.pipeline.session import HISTORY_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
-from lily.repositories.iceberg.catalog import HISTORY
+from lily.repositories.iceberg.catalog import history_table
 from lily.settings import Settings
 
 NAME = "history"
@@ -29,13 +29,13 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     return (
         read_topics(session, settings.kafka, [Topic.METADATA_CHANGES], PACE)
         .transform(read_changes)
-        .writeStream.queryName(NAME)
+        .writeStream.queryName(query_name(settings, NAME))
         .format("iceberg")
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .option("fanout-enabled", "true")
         .option("distribution-mode", "none")  # no shuffle: a batch lies in one day, seldom two
         .trigger(availableNow=True)
-        .toTable(HISTORY)
+        .toTable(history_table(settings.lake.namespace))
     )
 
 

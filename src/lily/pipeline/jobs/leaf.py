@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
 from lily.pipeline.lanes import LaneQuery, apply_once, describe, pauses, tell
-from lily.pipeline.session import LEAF_POOL
+from lily.pipeline.session import LEAF_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.staging import stage_batch
 from lily.pipeline.summaries import SPARK_SCHEMA, summarise
@@ -32,7 +32,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
     return (
         read_topics(session, settings.kafka, [Topic.LEAF_ASSETS], PACE)
         .transform(parse_records)
-        .writeStream.queryName(NAME)
+        .writeStream.queryName(query_name(settings, NAME))
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(lambda batch, batch_id: apply_batch(query, url, batch, batch_id))
         .start()

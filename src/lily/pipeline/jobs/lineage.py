@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lily.domain.assets import Lane
 from lily.log.topics import Topic
 from lily.pipeline.lanes import pauses
-from lily.pipeline.session import STRUCTURAL_POOL
+from lily.pipeline.session import STRUCTURAL_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.statements import stage_statements
 from lily.repositories.postgres.applier import ConnectionLost
@@ -43,7 +43,7 @@ def start(session: SparkSession, settings: Settings, query: LineageQuery) -> Str
     return (
         read_topics(session, settings.kafka, [Topic.METADATA_EVENTS], PACE)
         .select(*_COLUMNS)
-        .writeStream.queryName(NAME)
+        .writeStream.queryName(query_name(settings, NAME))
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(lambda batch, batch_id: apply_batch(query, batch, batch_id))
         .start()

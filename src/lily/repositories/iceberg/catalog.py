@@ -7,24 +7,43 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from lily.settings import Settings
 
 CATALOG = "lake"
-NAMESPACE = "lily"
-EVENTS = f"{CATALOG}.{NAMESPACE}.events"
-HISTORY = f"{CATALOG}.{NAMESPACE}.history"
-AUDIT = f"{CATALOG}.{NAMESPACE}.audit"
+#: The audit of all cells is one table.
+_SHARED = "lily"
+AUDIT = f"{CATALOG}.{_SHARED}.audit"
 
-_CREATE_EVENTS = f"""
-CREATE TABLE IF NOT EXISTS {EVENTS} (
+
+def events_table(namespace: str) -> str:
+    """Every record as received, of the cell with this namespace."""
+    return f"{CATALOG}.{namespace}.events"
+
+
+def history_table(namespace: str) -> str:
+    """Every version of every asset."""
+    return f"{CATALOG}.{namespace}.history"
+
+
+_EVENTS = """
     topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, tenant_id STRING, event_id STRING,
     event_type STRING, key BINARY, value BINARY, headers ARRAY<STRUCT<key: STRING, value: BINARY>>
-) USING iceberg PARTITIONED BY (days(timestamp))
 """
-_CREATE_HISTORY = f"""
-CREATE TABLE IF NOT EXISTS {HISTORY} (
+_HISTORY = """
     tenant_id STRING, asset_id STRING, version INT, event_id STRING, event_time TIMESTAMP,
     applied_at TIMESTAMP, outcome STRING, actor STRING, changed ARRAY<STRING>, lane STRING, seq BIGINT,
     asset STRING
-) USING iceberg PARTITIONED BY (days(applied_at))
 """
+_CREATE = "CREATE TABLE IF NOT EXISTS {} ({}) USING iceberg PARTITIONED BY (days({}))"
+
+
+def create_tables(namespace: str) -> tuple[str, ...]:
+    """What makes the tables of a cell."""
+    return (
+        f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{namespace}",
+        _CREATE.format(events_table(namespace), _EVENTS, "timestamp"),
+        _CREATE.format(history_table(namespace), _HISTORY, "applied_at"),
+    )
+
+
+_CREATE_NAMESPACE = f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{_SHARED}"
 _CREATE_AUDIT = f"""
 CREATE TABLE IF NOT EXISTS {AUDIT} (
     tenant_id STRING, seq BIGINT, at TIMESTAMP, actor STRING, acting_as STRING, address STRING,
@@ -32,8 +51,7 @@ CREATE TABLE IF NOT EXISTS {AUDIT} (
     trace_id STRING, event_id STRING, events INT, hash BINARY
 ) USING iceberg PARTITIONED BY (days(at))
 """
-_CREATE_NAMESPACE = f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{NAMESPACE}"
-CREATE_TABLES = (_CREATE_NAMESPACE, _CREATE_EVENTS, _CREATE_HISTORY, _CREATE_AUDIT)
+CREATE_AUDIT = (_CREATE_NAMESPACE, _CREATE_AUDIT)
 
 
 def catalog_config(settings: Settings) -> dict[str, str]:

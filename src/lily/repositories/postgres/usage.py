@@ -9,6 +9,18 @@ import psycopg
 from lily.repositories.postgres.queries import load
 
 _SQL = load("usage.sql")
+_RELAY = load("relay.sql")
+_RELAY_NAME = "usage"
+
+
+def read_counted(connection: psycopg.Connection) -> int:
+    """Up to which change the tenants were counted."""
+    row = connection.execute(_RELAY["read_position"], {"relay": _RELAY_NAME}).fetchone()
+    return int(row[0]) if row else 0
+
+
+def write_counted(connection: psycopg.Connection, seq: int) -> None:
+    connection.execute(_RELAY["write_position"], {"relay": _RELAY_NAME, "seq": seq})
 
 
 def newest_change(connection: psycopg.Connection) -> int:

@@ -9,6 +9,7 @@ import psycopg
 
 from lily.domain.assets import Lane
 from lily.domain.audit import AuditEntry
+from lily.domain.event_ids import size_of
 from lily.repositories.postgres.queries import load
 
 _SQL = load("audit.sql")
@@ -26,6 +27,18 @@ def read_writes(connection: psycopg.Connection[Any], lane: Lane, after: int, mos
     rows = connection.execute(_SQL["read_writes"], {"lane": lane.value, "after": after, "most": most})
     *written, end = rows.fetchall()
     return Written([_entry(row[:-2]) for row in written], end[-1])
+
+
+def not_yet_told(audit: psycopg.Connection[Any], entries: list[AuditEntry]) -> list[AuditEntry]:
+    """Those whose batch is not whole in the audit: a tenant that moved brought its older changes along."""
+    named = {"tenants": [e.tenant_id for e in entries], "batches": [e.event_id for e in entries]}
+    told = {(row[0], row[1]): row[2] for row in audit.execute(_SQL["count_told"], named)}
+    return [
+        entry
+        for entry in entries
+        if entry.event_id is None
+        or entry.events + told.get((entry.tenant_id, entry.event_id), 0) <= size_of(entry.event_id)
+    ]
 
 
 def _entry(row: tuple[Any, ...]) -> AuditEntry:

@@ -142,3 +142,10 @@ SELECT a.tenant_id, a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.re
         ORDER BY audit.seq LIMIT $1) AS a
  WHERE h.seq > coalesce(k.seq, 0)
  ORDER BY a.tenant_id, a.seq LIMIT $1
+
+-- name: count_told
+-- Called by the write audit of a dedicated cell: how many events of these batches are in the audit.
+SELECT a.tenant_id, a.event_id, sum(a.events)
+  FROM unnest(%(tenants)s::text[], %(batches)s::uuid[]) AS asked (tenant_id, batch)
+  JOIN audit AS a ON a.tenant_id = asked.tenant_id AND a.event_id = asked.batch
+ GROUP BY 1, 2

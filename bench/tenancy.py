@@ -1,0 +1,158 @@
+"""`./lily bench tenancy`: what a tenant notices of another one that asks for ten times its quota."""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.kit.platforms import Platform, new_tenant, platform_of, say
+from bench.kit.reports import Figures, report
+from lily.apps.tenants import Tenancy
+
+REQUESTS_PER_SECOND = 20
+EVENTS_PER_SECOND = 100
+TIMES = 10
+_BATCH = 50
+_READS_PER_SECOND = 40
+_WRITE_EVERY = 40
+_ASSETS = "/lily/v1/metadata"
+
+Call = Callable[[str, str, str], int]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="lily bench tenancy", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=15, help="of every phase (15)")
+    parser.add_argument("--rounds", type=int, default=3, help="alone and beside the noise, so many times (3)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    with platform_of(options.data_dir) as platform:
+        figures = measure(platform, options.seconds, options.rounds)
+    report("a quiet tenant beside a noisy one", figures, options.json)
+    return 0
+
+
+def measure(platform: Platform, seconds: float, rounds: int) -> Figures:
+    """The quiet tenant's latencies alone and beside the noise, in turns: both see the same machine."""
+    quiet, noisy = new_tenant(), f"{new_tenant()}-noisy"
+    limits = {"requests_per_second": REQUESTS_PER_SECOND, "events_per_second": EVENTS_PER_SECOND}
+    Tenancy(platform.settings).limit(noisy, limits)
+    _warm(platform, quiet, noisy)
+    alone: list[dict[str, list[float]]] = []
+    beside: list[dict[str, list[float]]] = []
+    answers: Counter[int] = Counter()
+    for number in range(rounds):
+        say(f"Round {number + 1} of {rounds} …")
+        alone.append(_ask(platform, quiet, seconds))
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            noise = pool.apply_async(_make_noise, (platform, noisy, seconds + 2))
+            time.sleep(1)
+            beside.append(_ask(platform, quiet, seconds))
+            answers.update(noise.get())
+    return _figures(alone, beside, answers, rounds * (seconds + 2))
+
+
+def _figures(
+    alone: list[dict[str, list[float]]],
+    beside: list[dict[str, list[float]]],
+    answers: Counter[int],
+    seconds: float,
+) -> Figures:
+    figures: Figures = {}
+    for kind in ("read", "write"):
+        before, after = _summary(alone, kind), _summary(beside, kind)
+        figures |= {f"{kind}_alone": before, f"{kind}_beside_noise": after}
+        figures[f"{kind}_p99_ratio"] = round(after["p99_ms"] / before["p99_ms"], 3)
+    return figures | {
+        "noisy_requests_per_second": round(sum(answers.values()) / seconds, 1),
+        "noisy_quota_requests_per_second": REQUESTS_PER_SECOND,
+        "noisy_quota_events_per_second": EVENTS_PER_SECOND,
+        "noisy_answers": {str(status): count for status, count in sorted(answers.items())},
+    }
+
+
+def _summary(phases: list[dict[str, list[float]]], kind: str) -> Figures:
+    """The middle one of the phases' percentiles: a hiccup of the machine in one of them decides nothing."""
+    of_kind = [np.asarray(phase[kind]) * 1000 for phase in phases]
+    return {
+        "p50_ms": round(float(np.median([np.percentile(phase, 50) for phase in of_kind])), 2),
+        "p99_ms": round(float(np.median([np.percentile(phase, 99) for phase in of_kind])), 2),
+        "requests": sum(map(len, of_kind)),
+    }
+
+
+def _ask(platform: Platform, tenant: str, seconds: float) -> dict[str, list[float]]:
+    """Reads at a steady pace and now and then a write that waits; each from when it was due."""
+    call, taken = _caller(platform, tenant), dict[str, list[float]](read=[], write=[])
+    began = time.perf_counter()
+    for number in range(int(seconds * _READS_PER_SECOND)):
+        due = began + number / _READS_PER_SECOND
+        time.sleep(max(0.0, due - time.perf_counter()))
+        if number % _WRITE_EVERY == _WRITE_EVERY - 1:
+            due = time.perf_counter()
+            status = call("POST", _ASSETS, json.dumps(_asset(number)))
+            taken["write"].append(time.perf_counter() - due)
+            began += time.perf_counter() - due
+        else:
+            status = call("GET", f"{_ASSETS}/quiet", "")
+            taken["read"].append(time.perf_counter() - due)
+        if status not in (200, 201):
+            raise RuntimeError(f"the quiet tenant was answered with {status}")
+    return taken
+
+
+def _make_noise(platform: Platform, tenant: str, seconds: float) -> Counter[int]:
+    """Reads and batches, each at ten times what the tenant may."""
+    call, answers = _caller(platform, tenant), Counter[int]()
+    pace = TIMES * REQUESTS_PER_SECOND
+    every = max(1, round(pace * _BATCH / (TIMES * EVENTS_PER_SECOND)))
+    began, number = time.perf_counter(), 0
+    batch = json.dumps({"assets": [_asset(n) for n in range(_BATCH)]})
+    while (now := time.perf_counter()) < began + seconds:
+        time.sleep(max(0.0, began + number / pace - now))
+        answers[call("POST", _ASSETS, batch) if number % every == 0 else call("GET", _ASSETS + "/x", "")] += 1
+        number += 1
+    return answers
+
+
+def _warm(platform: Platform, quiet: str, noisy: str) -> None:
+    say("Warming up …")
+    call = _caller(platform, quiet)
+    for _ in range(20):
+        call("POST", _ASSETS, json.dumps(_asset(0) | {"asset_id": "quiet"}))
+    _ask(platform, quiet, 5)
+    _make_noise(platform, noisy, 2)
+
+
+def _asset(number: int) -> dict[str, Any]:
+    return {"asset_id": f"a{number}", "asset_name": f"n{time.time_ns()}", "asset_type": "table"}
+
+
+def _caller(platform: Platform, tenant: str) -> Call:
+    connection = http.client.HTTPConnection("127.0.0.1", platform.port, timeout=60)
+    headers = {"Authorization": f"Bearer {platform.token(tenant)}", "Content-Type": "application/json"}
+    if tenant.endswith("-noisy"):
+        headers["Prefer"] = "respond-async"
+
+    def call(method: str, path: str, body: str) -> int:
+        connection.request(method, path, body or None, headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+
+    return call
+
+
+if __name__ == "__main__":
+    sys.exit(main())
