@@ -16,6 +16,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from lily.domain.errors import MisconfiguredError
 
 ENV_FILE = "lily.env"
+#: Under `run/`: there while a warm streams process stands by.
+STANDBY_MARKER = "standby"
 TENANT_PATTERN = r"^[A-Za-z0-9_.-]{0,63}$"
 
 
@@ -71,11 +73,12 @@ class LakeSettings(_Slice):
 
 
 class SparkSettings(_Slice):
-    """How the pipeline runs. `checkpoints` must outlive the process."""
+    """How the pipeline runs. `checkpoints` must outlive the process; `standby` keeps a second one warm."""
 
     checkpoints: str
     master: str = "local[4]"
     driver_memory: str = "900m"
+    standby: bool = True
     jars: str = ""
 
 

@@ -130,3 +130,14 @@ def test_a_killed_part_loses_nothing_and_repeats_nothing(
     assert not platform.fetch("SELECT FROM dead_letters WHERE tenant_id = %s", tenant.name)
     with capsys.disabled():
         print(run)
+
+
+def test_the_pipeline_that_stood_by_takes_over_from_one_that_died(platform: Platform) -> None:
+    tenant = Tenant(platform)
+    eventually(lambda: platform.parts()["standby"]["state"] == "ready", BACK_WITHIN)
+    before = platform.pids()
+    kill(before["streams"])
+    answer = tenant.post(table(), headers={"prefer": "wait=30"})
+    assert answer.status_code == 201, answer.text
+    assert platform.pids()["streams"] == before["standby"]
+    eventually(lambda: platform.pids().get("standby") not in (None, before["standby"]), BACK_WITHIN)

@@ -94,11 +94,11 @@ def test_everything_is_healthy_when_up_returns(installed: Installed) -> None:
 
 
 def test_up_on_a_running_installation_says_so_and_changes_nothing(installed: Installed) -> None:
-    before = installed.state()
+    before = installed.children()
     answer = installed.lily("up", "--detach")
     assert "already runs" in answer.stderr
     assert f"http://127.0.0.1:{installed.port}" in answer.stdout
-    assert installed.state() == before
+    assert installed.children() == before
 
 
 def test_all_parts_listen_on_loopback_only(installed: Installed) -> None:

@@ -56,8 +56,14 @@ class Platform:
 
     def pids(self) -> dict[str, int]:
         """The process of every part, as the supervisor knows them."""
-        state = json.loads((self.data_dir / "run" / "supervisor.json").read_text())
-        return dict(state["children"])
+        return dict(self._state()["children"])
+
+    def parts(self) -> dict[str, dict[str, Any]]:
+        """What the supervisor tells of every part."""
+        return dict(self._state()["parts"])
+
+    def _state(self) -> dict[str, Any]:
+        return dict(json.loads((self.data_dir / "run" / "supervisor.json").read_text()))
 
     def descendants(self, part: str) -> list[psutil.Process]:
         return list(psutil.Process(self.pids()[part]).children(recursive=True))

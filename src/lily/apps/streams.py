@@ -1,4 +1,7 @@
-"""The streams process: Spark's queries over the log, and the relays that tell what they changed."""
+"""The streams process: Spark's queries over the log, and the relays that tell what they changed.
+
+Several may run: one leads, the others stand by with a warm session and take over when it dies.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,15 @@ from pyspark.sql import SparkSession
 from lily.domain.errors import LilyError
 from lily.domain.tenants import Cell
 from lily.pipeline.cells import FORGIVEN_SECONDS, CellQueries
-from lily.pipeline.jobs import leaf, structural
+from lily.pipeline.jobs import structural
 from lily.pipeline.jobs.audit import AuditCopies
 from lily.pipeline.session import start_session
 from lily.pipeline.warm_up import warm_up
 from lily.repositories.iceberg.catalog import CREATE_AUDIT
+from lily.repositories.postgres.leadership import Leadership
 from lily.repositories.postgres.queries import load
 from lily.repositories.postgres.tenant_admin import TenantAdmin
-from lily.settings import Settings, load_settings
+from lily.settings import STANDBY_MARKER, Settings, load_settings
 from lily.telemetry import configure_logging, configure_tracing
 from lily.tenancy.cells import cell_settings
 
@@ -37,15 +41,20 @@ _log = structlog.get_logger(__name__)
 
 def run(settings: Settings) -> None:
     """Run until a query keeps failing; whoever started this process starts it again."""
+    url = settings.database.url.get_secret_value()
+    leadership = Leadership(url)
+    leadership.start()
     shared = CellQueries(settings, settings)
-    shared.check()
-    _beat(settings, "starting", {})
+    if leadership.is_ours(within=1.0):  # what cannot be continued is refused before Spark starts for it
+        shared.check()
+        _beat(settings, "starting", {})
     session = start_session(settings)
     with ThreadPoolExecutor() as beside:
         tables = beside.submit(_create_tables, session, shared)
-        url = settings.database.url.get_secret_value()
-        warm_up(session, shared.lanes[structural.NAME], shared.lanes[leaf.NAME], url)
+        warm_up(session, shared.lanes[structural.NAME], url)
         tables.result()
+    _stand_by(settings, leadership)
+    shared.check()
     shared.start(session)
     AuditCopies(session, url).start()
     cells = DedicatedCells(settings, session)
@@ -57,6 +66,17 @@ def run(settings: Settings) -> None:
         well = cells.revive() and not shared.failed_lately
         _beat(settings, "healthy" if well else "degraded", shared.states() | cells.states())
         time.sleep(_BEAT_SECONDS)
+
+
+def _stand_by(settings: Settings, leadership: Leadership) -> None:
+    """Return when this process leads, which is at once when no other does."""
+    if not leadership.is_ours():
+        marker = settings.data_dir / "run" / STANDBY_MARKER
+        marker.touch()
+        _log.info("standing_by")
+        leadership.wait()
+        marker.unlink(missing_ok=True)
+        _log.info("takes_over")
 
 
 def _create_tables(session: SparkSession, shared: CellQueries) -> None:

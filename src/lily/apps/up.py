@@ -14,10 +14,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lily.domain.errors import LilyError, MisconfiguredError, Unavailable
+from lily.settings import STANDBY_MARKER, load_settings
 from lily.standalone.environment import GATEWAY_PORT, configure, is_external
 from lily.standalone.installations import Installation
 from lily.standalone.logfiles import tail
@@ -45,8 +47,11 @@ def supervise(installation: Installation, port: int, when_healthy: Callable[[], 
         try:
             supervisor.start(service_parts(installation, environment))
             _migrate(installation)
-            supervisor.start(_lily_parts(installation, port))
+            streams, gateway = _lily_parts(installation, port)
+            supervisor.start([streams, gateway])
             when_healthy()
+            if load_settings(installation.data_dir).spark.standby:
+                supervisor.add([_standby(installation, streams)])
             supervisor.run()
         except Stopped:
             pass
@@ -130,7 +135,19 @@ def _migrate(installation: Installation) -> None:
         raise Unavailable(f"the migration failed; the end of {log}:\n{tail(log)}", component="migrate")
 
 
-def _lily_parts(installation: Installation, port: int) -> list[Part]:
+def _standby(installation: Installation, streams: Part) -> Part:
+    """A second streams process, warm, for the moment in which the first dies."""
+    marker = installation.run / STANDBY_MARKER
+    return replace(
+        streams,
+        name="standby",
+        prepare=lambda: marker.unlink(missing_ok=True),
+        ready=marker.exists,
+        stands_by_for=streams.name,
+    )
+
+
+def _lily_parts(installation: Installation, port: int) -> tuple[Part, Part]:
     # Both processes write their metrics here, so that the gateway's /metrics tells of both.
     environment = {
         GATEWAY_PORT: str(port),
@@ -152,7 +169,7 @@ def _lily_parts(installation: Installation, port: int) -> list[Part]:
         ready=lambda: health(port) is not None,
         environment=environment,
     )
-    return [streams, gateway]
+    return streams, gateway
 
 
 def _fresh(folder: Path) -> Path:

@@ -22,10 +22,10 @@ _SIZES = (1, 2000, 1, 4000)
 _LEAVES = 10
 
 
-def warm_up(session: SparkSession, structural: LaneQuery, leaf: LaneQuery, url: str) -> None:
+def warm_up(session: SparkSession, structural: LaneQuery, url: str) -> None:
     """Both lanes at once: one is busy on the driver while the other starts its Python workers."""
     with ThreadPoolExecutor() as lanes:
-        for warm in (lanes.submit(_warm_leaf, session, leaf, url), lanes.submit(_warm, session, structural)):
+        for warm in (lanes.submit(_warm_leaf, session, url), lanes.submit(_warm, session, structural)):
             warm.result()
 
 
@@ -37,10 +37,9 @@ def _warm(session: SparkSession, query: LaneQuery) -> None:
         query.applier.apply_table(batch, staged, keep=False)
 
 
-def _warm_leaf(session: SparkSession, query: LaneQuery, url: str) -> None:
-    """Copy a batch to the staging table as the leaf lane does, and empty it again."""
-    copy_batch(made_up_records(session, _LEAVES).transform(parse_records), url)
-    query.applier.clear_staging()
+def _warm_leaf(session: SparkSession, url: str) -> None:
+    """Copy a batch to the staging table as the leaf lane does, and take it back."""
+    copy_batch(made_up_records(session, _LEAVES).transform(parse_records), url, keep=False)
 
 
 def made_up_records(session: SparkSession, size: int) -> DataFrame:

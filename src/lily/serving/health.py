@@ -16,7 +16,7 @@ from lily.telemetry import LANE_LAG
 
 HEALTHY, DEGRADED, UNHEALTHY = "healthy", "degraded", "unhealthy"
 CHECK_SECONDS = 2.0
-STALE_SECONDS = 15.0
+STALE_SECONDS = 8.0
 #: More than this many events behind is no longer "within about a second".
 DEGRADED_LAG = 100_000
 _FRESH_SECONDS = 1.0

@@ -78,6 +78,18 @@ class Child:
         self._process = None
         return self._postpone()
 
+    def change_places(self, standby: Child) -> None:
+        """Take over the process that stood by, and leave it this part's dead one."""
+        mine = (self._process, self._started_at, self._born_at)
+        self._process, self._started_at, self._born_at = (
+            standby._process,
+            standby._started_at,
+            standby._born_at,
+        )
+        standby._process, standby._started_at, standby._born_at = mine
+        self.ready = False
+        self.part.prepare()
+
     def revive(self) -> bool:
         """Start again if its pause is over; when that fails, the next attempt waits longer."""
         if self._process is not None or time.monotonic() < self._next_start:

@@ -50,16 +50,21 @@ class Supervisor:
 
     def start(self, parts: Sequence[Part]) -> None:
         """Start these parts in parallel and return when all of them serve."""
-        fresh = [Child(part, self._installation.log(part.name)) for part in parts]
-        self.children.update({child.part.name: child for child in fresh})
-        with ThreadPoolExecutor(max(1, len(fresh))) as pool:
-            list(pool.map(self._start, fresh))
+        fresh = self.add(parts)
         deadline = time.monotonic() + START_SECONDS
         while not all(child.ready for child in fresh):
             self.tick()
             self._give_up_if_hopeless(fresh, deadline)
             if self.stop_requested.wait(TICK_SECONDS / 2):
                 raise Stopped
+
+    def add(self, parts: Sequence[Part]) -> list[Child]:
+        """Start these parts in parallel and do not wait until they serve."""
+        fresh = [Child(part, self._installation.log(part.stands_by_for or part.name)) for part in parts]
+        self.children.update({child.part.name: child for child in fresh})
+        with ThreadPoolExecutor(max(1, len(fresh))) as pool:
+            list(pool.map(self._start, fresh))
+        return fresh
 
     def run(self) -> None:
         """Keep everything alive until a stop is requested."""
@@ -95,12 +100,20 @@ class Supervisor:
         if child.is_buried:
             self._revive(child)
         elif not child.is_alive():
-            code = child.exit_code()
-            pause = child.bury()
-            self._announce(child.part.name, f"ended with {code}; restart in {pause:.1f} s")
+            self._look_at_dead(child)
         elif child.becomes_ready():
             self._announce(child.part.name, "ready")
         child.rotate_log()
+
+    def _look_at_dead(self, child: Child) -> None:
+        code, name = child.exit_code(), child.part.name
+        standby = next((c for c in self.children.values() if c.part.stands_by_for == name), None)
+        if standby and standby.is_alive():
+            child.change_places(standby)
+            self._announce(name, f"ended with {code}; the one that stood by takes over")
+            child = standby
+        pause = child.bury()
+        self._announce(child.part.name, f"ended with {code}; restart in {pause:.1f} s")
 
     def _revive(self, child: Child) -> None:
         try:

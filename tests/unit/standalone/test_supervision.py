@@ -53,6 +53,30 @@ def test_a_killed_child_is_restarted_and_the_others_are_left_alone(supervisor: S
     assert supervisor.children["two"].pid == other
 
 
+def test_a_standby_takes_the_place_of_the_dead_and_a_new_one_stands_by(supervisor: Supervisor) -> None:
+    supervisor.start([shell("streams", "exec sleep 60")])
+    supervisor.add([shell("standby", "exec sleep 60", stands_by_for="streams")])
+    killed, stood_by = supervisor.children["streams"].pid, supervisor.children["standby"].pid
+    os.kill(killed, signal.SIGKILL)
+
+    def healed() -> bool:
+        supervisor.tick()
+        return supervisor.children["standby"].pid not in (0, killed, stood_by)
+
+    eventually(healed)
+    assert supervisor.children["streams"].pid == stood_by
+    assert supervisor.children["streams"].is_alive()
+
+
+def test_a_standby_that_dies_takes_nothing_with_it(supervisor: Supervisor) -> None:
+    supervisor.start([shell("streams", "exec sleep 60")])
+    supervisor.add([shell("standby", "exec sleep 60", stands_by_for="streams")])
+    leader, killed = supervisor.children["streams"].pid, supervisor.children["standby"].pid
+    os.kill(killed, signal.SIGKILL)
+    eventually(lambda: supervisor.tick() is None and supervisor.children["standby"].pid not in (0, killed))
+    assert supervisor.children["streams"].pid == leader
+
+
 def test_grandchildren_of_a_killed_child_are_ended_before_it_restarts(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:

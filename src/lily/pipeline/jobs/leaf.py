@@ -64,18 +64,20 @@ def _copy_and_apply(query: LaneQuery, url: str, batch: DataFrame, batch_id: int)
         tell(query, described, phases, summary)
 
 
-def copy_batch(batch: DataFrame, url: str) -> pa.Table:
-    """Have the executors copy a batch; returns its summary."""
+def copy_batch(batch: DataFrame, url: str, *, keep: bool = True) -> pa.Table:
+    """Have the executors copy a batch; returns its summary. `keep=False` is a rehearsal."""
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return copy_and_summarise(url, batches)
+        return copy_and_summarise(url, batches, keep)
 
     return batch.mapInArrow(copy, SPARK_SCHEMA).toArrow()
 
 
-def copy_and_summarise(url: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def copy_and_summarise(
+    url: str, batches: Iterable[pa.RecordBatch], keep: bool = True
+) -> Iterator[pa.RecordBatch]:
     """Runs on an executor: copies one partition and yields what the driver needs to know of it."""
     staged = [stage_batch(batch) for batch in batches]
     if staged:
-        copy_to_leaf_staging(url, staged)
+        copy_to_leaf_staging(url, staged, keep=keep)
         yield from summarise(pa.Table.from_batches(staged)).to_batches()

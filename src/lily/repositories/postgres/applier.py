@@ -244,9 +244,9 @@ def _refused(staged: pa.Table, error: str) -> pa.Table:
     return pa.Table.from_pylist([refused], staged.schema)
 
 
-def copy_to_leaf_staging(url: str, batches: Sequence[pa.RecordBatch]) -> None:
-    """Copy the staged events of whole partitions; called by Spark's executors."""
+def copy_to_leaf_staging(url: str, batches: Sequence[pa.RecordBatch], *, keep: bool = True) -> None:
+    """Copy staged events of whole partitions; called by Spark's executors. `keep=False` is a rehearsal."""
     staged = pa.Table.from_batches(batches)
     with adbc.connect(url) as connection, connection.cursor() as cursor:
         cursor.adbc_ingest(LEAF_STAGING, number_rounds(staged), mode="append")
-        connection.commit()
+        connection.commit() if keep else connection.rollback()
