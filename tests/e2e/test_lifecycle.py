@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -106,6 +107,16 @@ def test_all_parts_listen_on_loopback_only(installed: Installed) -> None:
     listening = [c for process in family for c in process.net_connections() if c.status == psutil.CONN_LISTEN]
     assert len(listening) >= 3
     assert {connection.laddr.ip for connection in listening} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def test_no_secret_is_on_a_command_line(installed: Installed) -> None:
+    environment = (installed.data_dir / "lily.env").read_text()
+    secrets = set(re.findall(r"(?:PASSWORD|SECRET|KEY|KEYS)='([^']+)'|://\w+:([^@]+)@", environment))
+    secrets = {secret.partition(":")[2] or secret for pair in secrets for secret in pair if secret}
+    family = psutil.Process(installed.state()["pid"]).children(recursive=True)
+    shown = " ".join(word for process in family for word in process.cmdline())
+    assert len(secrets) >= 5
+    assert [secret for secret in secrets if secret in shown] == []
 
 
 def test_postgres_never_runs_as_root(installed: Installed) -> None:

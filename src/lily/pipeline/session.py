@@ -94,18 +94,17 @@ def start_session(settings: Settings) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     jars = settings.spark.jars.replace(",", ":")
     builder = SparkSession.builder.appName("lily").master(settings.spark.master)
-    config = (
-        _CONFIG
-        | catalog_config(settings)
-        | {
-            "spark.scheduler.allocation.file": f"file:{pools}",
-            "spark.driver.memory": settings.spark.driver_memory,
-            "spark.driver.extraClassPath": jars,
-            "spark.executor.extraClassPath": jars,
-        }
-    )
+    config = _CONFIG | {
+        "spark.scheduler.allocation.file": f"file:{pools}",
+        "spark.driver.memory": settings.spark.driver_memory,
+        "spark.driver.extraClassPath": jars,
+        "spark.executor.extraClassPath": jars,
+    }
     for name, value in config.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
+    # Not with the others: those are on the JVM's command line, which everybody on the machine can read.
+    for name, value in catalog_config(settings).items():
+        session.conf.set(name, value)
     session.sparkContext.setLogLevel("WARN")
     return session
