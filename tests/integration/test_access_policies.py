@@ -272,3 +272,14 @@ def test_a_list_has_filters_and_pages(api: Gateway) -> None:
     assert [asset["asset_id"] for asset in first["assets"]] == ["c", "t0", "t1", "t2"]
     assert ids(page_size=4, page_token=token) == ["t3", "t4"]
     problem(api.call("GET", ASSETS, params={"page_token": token, "type": "table"}), 400, "malformed_request")
+
+
+def test_what_is_forbidden_to_a_user_is_forbidden_to_their_keys(api: Gateway) -> None:
+    api.stored(user_tags=["pii"])
+    ada = api.token(role="viewer", subject="ada")
+    made = api.call("POST", "/lily/v1/api-keys", as_=ada, json={"name": "script", "roles": ["viewer"]})
+    key = made.json()["api_key"]
+    assert api.call("GET", f"{ASSETS}/orders", as_=key).status_code == 200
+    created(api, user_id="ada", access_type="READ", scope="tag", value="pii", effect="forbid")
+    assert api.call("GET", f"{ASSETS}/orders", as_=ada).status_code == 404
+    assert api.call("GET", f"{ASSETS}/orders", as_=key).status_code == 404

@@ -34,11 +34,11 @@ class Book:
         self._compiled: dict[str, dict[str, Any]] = cedar.compile_defaults()
         self._sets: dict[tuple[str, ...], cedarpy.PolicySet] = {}
         self._slices: dict[cedar.PrincipalView, Slice] = {}
-        self._known: dict[tuple[str, frozenset[str], frozenset[str]], Slice] = {}
+        self._known: dict[tuple[str, frozenset[str], frozenset[str], bool], Slice] = {}
 
     def slice_of(self, principal: Principal) -> Slice:
         """What can apply to a principal; the same slice for all whom policies cannot tell apart."""
-        key = (principal.subject, principal.roles, principal.groups)
+        key = (principal.person, principal.roles, principal.groups, bool(principal.owner))
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_SLICES:
@@ -53,12 +53,12 @@ class Book:
 
     def view_of(self, principal: Principal) -> cedar.PrincipalView:
         roles = self.roles_of(principal)
-        user = Grantee(GranteeKind.USER, principal.subject)
+        user = Grantee(GranteeKind.USER, principal.person)
         columns = (
             [self._columns.get(group, frozenset()) for group in principal.groups] if SCRAPER in roles else []
         )
         return cedar.PrincipalView(
-            user=principal.subject if user in self._by_grantee else "",
+            user=principal.person if user in self._by_grantee else "",
             roles=frozenset(role for role in roles if role in self._meaningful_roles),
             groups=frozenset(
                 name for name in principal.groups if Grantee(GranteeKind.GROUP, name) in self._by_grantee
@@ -67,7 +67,12 @@ class Book:
         )
 
     def roles_of(self, principal: Principal) -> frozenset[str]:
-        """The roles of the credential, those of the user and of its groups, and all they include."""
+        """The roles of the credential, those of the user and of its groups, and all they include.
+
+        An API key has the roles it was made with and no other.
+        """
+        if principal.owner:
+            return with_included(set(principal.roles), self._includes)
         own = set(principal.roles) | self._roles_of_user.get(principal.subject, set())
         for group in principal.groups:
             own |= self._roles_of_group.get(group, set())

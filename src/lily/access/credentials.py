@@ -142,8 +142,15 @@ class Authenticator:
         if owner.active is False:
             raise Unauthenticated(_ENDED)
         subject, scopes = f"key:{key.name}", actions_of(key.scopes)
-        roles, groups = frozenset(key.roles), frozenset[str]()
-        principal = Principal(secret.tenant_id, subject, roles, groups, scopes, secret.reference)
+        principal = Principal(
+            secret.tenant_id,
+            subject,
+            frozenset(key.roles),
+            owner.groups,
+            scopes,
+            secret.reference,
+            key.owner,
+        )
         return _credential(KEY, principal, key.expires, key.owner)
 
     def _remember(self, text: str, credential: Credential) -> None:

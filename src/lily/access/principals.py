@@ -17,3 +17,10 @@ class Principal:
     scopes: frozenset[str] | None = None
     #: The id of the token or API key, by which it is revoked and audited.
     credential_id: str = ""
+    #: Whose API key this is; what is forbidden to them is forbidden to their keys.
+    owner: str = ""
+
+    @property
+    def person(self) -> str:
+        """Whom policies about users mean."""
+        return self.owner or self.subject
