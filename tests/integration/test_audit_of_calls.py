@@ -84,6 +84,14 @@ def test_a_read_of_an_asset_without_tags_is_not_noted(tenant: Tenant) -> None:
     assert tenant.entry()["resource_id"] == "tagged"
 
 
+def test_a_list_notes_the_tagged_assets_it_shows(tenant: Tenant) -> None:
+    tenant.gateway.stored(tenant_id=tenant.name, asset_id="plain")
+    tenant.gateway.stored(tenant_id=tenant.name, asset_id="tagged", user_tags=["pii"])
+    assert tenant.call("GET", ASSETS, "viewer").status_code == 200
+    entry = tenant.entry()
+    assert (entry["action"], entry["resource_id"], entry["reason"]) == ("read", "tagged", "listed")
+
+
 def test_an_accepted_write_is_noted_before_it_is_answered(tenant: Tenant) -> None:
     answer = tenant.call("POST", ASSETS, "editor", json=ORDERS, headers={"prefer": "respond-async"})
     assert answer.status_code == 202

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -9,6 +10,9 @@ from lily.access.audit import AuditEntry, AuditTrail
 from lily.access.decisions import ASSET, Action, Decision, Resource
 from lily.access.origins import Origin
 from lily.access.principals import Principal
+
+#: A page of a list; an entry takes 6 µs.
+_MOST_NAMED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,14 @@ class Notebook:
         if events > 1:
             reason = f"{events} assets: {reason}"
         self.write(action.value.lower(), (resource.kind, resource.id), decision.allowed, reason)
+
+    def note_shown(self, tagged: Sequence[str], where: str) -> None:
+        """Record that these tagged assets were shown together; more than can be named are counted."""
+        if len(tagged) > _MOST_NAMED:
+            self.write("read", (ASSET, ""), True, f"{where}: {len(tagged)} tagged assets")
+            return
+        for asset_id in tagged:
+            self.write("read", (ASSET, asset_id), True, where)
 
     def write(self, action: str, what: tuple[str, str], allowed: bool, reason: str) -> None:
         """Record an act; `what` is the kind and the id of what it was done to."""

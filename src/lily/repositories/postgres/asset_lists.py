@@ -35,6 +35,7 @@ class Filters:
 class ListedAsset:
     asset_id: str
     document: str
+    is_tagged: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,9 +71,11 @@ class LineageReads:
         size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
         edges = list(walked.edges.values())
         page, more = edges[first : first + size], len(edges) > first + size
+        nodes = _nodes_of(page, walked, with_all=not more and first == 0)
+        call.notebook.note_shown([node["asset_id"] for node in nodes if node["tags"]], "lineage")
         content = {
             "asset_id": start,
-            "nodes": _nodes_of(page, walked, with_all=not more and first == 0),
+            "nodes": nodes,
             "relationships": await self._relationships(call, page, walk),
             "truncated": walked.truncated,
             "next_page_token": self._tokens.issue((first + size,), question) if more else "",
@@ -87,6 +89,7 @@ class LineageReads:
         walk = Walk(check_id(asset_id), Direction.DOWNSTREAM, depth, _types(types), remove_deleted=True)
         walked = await self._walk(call, walk)
         below = [node for asset, node in walked.nodes.items() if asset != asset_id]
+        call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
         content = {
             "asset_id": asset_id,
             "total": len(below),

@@ -62,6 +62,7 @@ class AssetListing:
         predicate = call.access.predicate(call.principal, Action.READ, call.circumstances)
         found = await self._lists.page(call.tenant_id, filters, predicate.parameters(), after, size + 1)
         page, more = found[:size], len(found) > size
+        call.notebook.note_shown([asset.asset_id for asset in page if asset.is_tagged], "listed")
         token = self._tokens.issue([page[-1].asset_id], question) if more else ""
         return Response(_document(page, token), media_type="application/json")
 

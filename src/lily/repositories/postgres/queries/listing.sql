@@ -36,7 +36,9 @@
 
 -- name: list_assets
 -- PostgresAssets.list: a page of the assets the caller may read, in the order of their ids.
-SELECT a.asset_id, asset_document(a)::text
+SELECT a.asset_id, asset_document(a)::text,
+       coalesce(nullif(a.source_tags, '{{}}'), nullif(a.user_tags, '{{}}')) IS NOT NULL
+       OR EXISTS (SELECT FROM effective_tags e WHERE e.tenant_id = a.tenant_id AND e.asset_id = a.asset_id)
   FROM assets a
  WHERE a.tenant_id = %(tenant_id)s AND a.asset_id > %(after)s
    AND a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL
