@@ -84,7 +84,7 @@ async def _from_cookie(request: Request, authenticator: Authenticator, cookies: 
 async def authenticated_call(
     request: Request, principal: Annotated[Principal, Depends(authenticate)]
 ) -> Call:
-    """The dependency of a route that decides by itself what the caller may do."""
+    """Who calls, from where and why, before anything is counted or decided."""
     app = request.app.state
     origin = origin_of(request)
     request.state.notebook = notebook = Notebook(app.trail, principal, origin)
@@ -133,7 +133,13 @@ def _circumstances(request: Request, origin: Origin) -> Circumstances:
     return Circumstances(datetime.now(UTC), origin.address, purpose)
 
 
-Calling = Annotated[Call, Depends(authenticated_call)]
+async def admitted_call(request: Request, call: Annotated[Call, Depends(authenticated_call)]) -> Call:
+    """The dependency of a route that decides by itself what the caller may do; the request is counted."""
+    await admit(request, call.principal, writing=False)
+    return call
+
+
+Calling = Annotated[Call, Depends(admitted_call)]
 Reading = Annotated[Call, Depends(call_for(Action.READ))]
 Writing = Annotated[Call, Depends(call_for(Action.WRITE))]
 Deleting = Annotated[Call, Depends(call_for(Action.DELETE))]

@@ -1,4 +1,4 @@
-"""The gateway process: REST in and out, on Granian."""
+"""The gateway process: REST on Granian, and gRPC, in and out."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def build_app(settings: Settings) -> FastAPI:
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 
-    calls = Calls(identity.authenticator, access.point, trail)
+    calls = Calls(identity.authenticator, access.point, trail, routes)
     services = access.services(calls) | lineage_services(homes, writer, calls)
     grpc_server = GrpcServer(settings.gateway, services)
 

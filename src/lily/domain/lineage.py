@@ -6,7 +6,6 @@ from enum import StrEnum
 
 #: As a source: retracts what every source has said until then. As a blocked tag: every tag.
 EVERYBODY = "*"
-EVERY_TAG = "*"
 
 #: Where a statement made through Lily's own interfaces comes from unless it says otherwise.
 API = "api"

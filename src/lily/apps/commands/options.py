@@ -10,11 +10,10 @@ from typing import Annotated
 
 import typer
 
+from lily.access.roles import DEFAULT_ROLES
 from lily.domain.errors import InvalidInput
 
 TENANT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
-#: As in lily.access.roles, which is slow to import.
-ROLES = ("owner", "steward", "editor", "viewer", "scraper", "auditor")
 
 DataDir = Annotated[
     Path,
@@ -51,6 +50,6 @@ def checked_tenant(name: str) -> str:
 
 def checked_role(role: str) -> str:
     """The role, if it is known."""
-    if role not in ROLES:
-        raise InvalidInput(f"unknown role {role!r}; known: {', '.join(ROLES)}", role=role)
+    if role not in DEFAULT_ROLES:
+        raise InvalidInput(f"unknown role {role!r}; known: {', '.join(DEFAULT_ROLES)}", role=role)
     return role

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from lily.apps.commands.options import ROLES, DataDir, checked_role, checked_tenant
+from lily.access.roles import DEFAULT_ROLES
+from lily.apps.commands.options import DataDir, checked_role, checked_tenant
 from lily.standalone.environment import configure, read_environment
 from lily.standalone.installations import Installation
 
@@ -18,7 +19,7 @@ WEEK = 7 * 24 * 3600
 def token(
     data_dir: DataDir,
     tenant: Annotated[str, typer.Option(help="The tenant the bearer acts for.")],
-    role: Annotated[str, typer.Option(help=f"One of {', '.join(ROLES)}.")],
+    role: Annotated[str, typer.Option(help=f"One of {', '.join(DEFAULT_ROLES)}.")],
     subject: Annotated[str, typer.Option(help="Who bears it; shown in the audit.")] = "local-operator",
     ttl_seconds: Annotated[int, typer.Option(min=1, help="How long it is valid.")] = WEEK,
 ) -> None:

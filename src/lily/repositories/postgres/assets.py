@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from lily.domain.assets import Field, Traits
+from lily.domain.assets import Traits
 from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
 
@@ -124,7 +124,7 @@ def _traits(row: Row) -> Traits:
 
 
 def _change(row: Row) -> Change:
-    version, seq, event_id, event_time, applied_at, outcome, actor, fields, asset = row
+    version, seq, event_id, event_time, applied_at, outcome, actor, changed, asset = row
     return Change(
         place=Place(version, seq),
         event_id=event_id,
@@ -132,12 +132,6 @@ def _change(row: Row) -> Change:
         applied_at=applied_at,
         outcome=outcome,
         actor=actor,
-        changed=field_names(fields),
+        changed=changed,
         asset=asset,
     )
-
-
-def field_names(fields: int) -> list[str]:
-    """The names of the fields in a stored set, as the asset document spells them."""
-    names = [str(field.name).lower() for field in Field if field & fields]
-    return sorted({"tags" if name in ("source_tags", "user_tags") else name for name in names})

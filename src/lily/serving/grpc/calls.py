@@ -23,6 +23,7 @@ from lily.access.requests import Preference
 from lily.domain.conditions import MAX_PURPOSE, Circumstances
 from lily.domain.errors import LilyError, Unauthenticated
 from lily.serving.grpc.errors import status_of
+from lily.tenancy.routes import TenantRoutes
 
 _NO_PREFERENCE = Preference(respond_async=False, wait_seconds=None)
 
@@ -36,6 +37,7 @@ class Calls:
     authenticator: Authenticator
     access: Access
     trail: AuditTrail
+    tenants: TenantRoutes
 
     def method(
         self, answer: Callable[[Call, Message], Awaitable[Message]], takes: Message, gives: Message
@@ -69,6 +71,7 @@ class Calls:
         if scheme.lower() != "bearer" or not text:
             raise Unauthenticated("send the metadata authorization: Bearer <token>; `lily token` prints one")
         principal = (await self.authenticator.bearer(text.strip())).principal
+        self.tenants.quotas.admit(await self.tenants.of(principal.tenant_id), writing=False)
         origin = Origin(_address(context.peer()), secrets.token_hex(16))
         purpose = metadata.get("lily-purpose", "")[:MAX_PURPOSE]
         circumstances = Circumstances(datetime.now(UTC), origin.address, purpose)

@@ -13,6 +13,10 @@ _CODES = {
     "forbidden": grpc.StatusCode.PERMISSION_DENIED,
     "not_found": grpc.StatusCode.NOT_FOUND,
     "quota_exceeded": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "too_many_requests": grpc.StatusCode.RESOURCE_EXHAUSTED,
+    "content_too_large": grpc.StatusCode.INVALID_ARGUMENT,
+    "already_exists": grpc.StatusCode.ALREADY_EXISTS,
+    "version_conflict": grpc.StatusCode.FAILED_PRECONDITION,
     "unavailable": grpc.StatusCode.UNAVAILABLE,
     "not_visible_yet": grpc.StatusCode.DEADLINE_EXCEEDED,
 }

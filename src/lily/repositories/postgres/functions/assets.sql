@@ -65,14 +65,14 @@ CREATE OR REPLACE FUNCTION asset_document(a assets) RETURNS json LANGUAGE sql ST
     )::changes)
 $$;
 
--- The names of the fields in a set of bits (lily.domain.assets.Field). Called by read_changes and by history.
+-- The names of the fields in a set of bits (lily.domain.assets.Field), as the asset document spells them. Called by read_changes and by history.
 CREATE OR REPLACE FUNCTION field_names(fields smallint) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT array_remove(ARRAY[
         CASE WHEN fields & 1 <> 0 THEN 'asset_name' END, CASE WHEN fields & 2 <> 0 THEN 'asset_type' END,
         CASE WHEN fields & 4 <> 0 THEN 'asset_owner' END, CASE WHEN fields & 8 <> 0 THEN 'description' END,
         CASE WHEN fields & 16 <> 0 THEN 'data_source' END, CASE WHEN fields & 32 <> 0 THEN 'external_id' END,
-        CASE WHEN fields & 64 <> 0 THEN 'business_terms' END, CASE WHEN fields & 128 <> 0 THEN 'source_tags' END,
-        CASE WHEN fields & 256 <> 0 THEN 'user_tags' END, CASE WHEN fields & 512 <> 0 THEN 'metadata' END,
+        CASE WHEN fields & 64 <> 0 THEN 'business_terms' END, CASE WHEN fields & 384 <> 0 THEN 'tags' END,
+        CASE WHEN fields & 512 <> 0 THEN 'metadata' END,
         CASE WHEN fields & 1024 <> 0 THEN 'is_deleted' END], NULL)
 $$;
 

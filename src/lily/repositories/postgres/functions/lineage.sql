@@ -98,10 +98,3 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
                AND holding.relationship_type = 'contains' AND holding.to_id = led.from_id
          WHERE held.tenant_id = tenant AND held.from_id = downstream AND held.relationship_type = 'contains')
 $$;
-
--- The tags in force on an asset, asserted or propagated. For every decision that depends on tags.
-CREATE OR REPLACE FUNCTION tags_in_force(tenant text, asset text) RETURNS text[]
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT coalesce(array_agg(DISTINCT e.tag ORDER BY e.tag), '{}') FROM effective_tags AS e
-     WHERE e.tenant_id = tenant AND e.asset_id = asset
-$$;

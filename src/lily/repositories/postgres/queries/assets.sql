@@ -42,8 +42,8 @@ SELECT c.version, asset_document(c)::text, c.asset_id, c.asset_type, c.data_sour
 
 -- name: list_history
 -- PostgresAssets.history: newest first, from just before the given place.
-SELECT c.version, c.seq, c.event_id, c.event_time, c.applied_at, c.outcome, c.actor, c.fields,
-       asset_document(c)
+SELECT c.version, c.seq, c.event_id, c.event_time, c.applied_at, c.outcome, c.actor,
+       field_names(c.fields), asset_document(c)
   FROM changes c
  WHERE c.tenant_id = %(tenant_id)s AND c.asset_id = %(asset_id)s
    AND c.outcome NOT IN ('unchanged', 'pending', 'refused')

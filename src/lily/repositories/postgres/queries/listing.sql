@@ -35,7 +35,7 @@
 )
 
 -- name: list_assets
--- PostgresAssets.list: a page of the assets the caller may read, in the order of their ids.
+-- AssetLists.page: a page of the assets the caller may read, in the order of their ids.
 SELECT a.asset_id, asset_document(a)::text,
        coalesce(nullif(a.source_tags, '{{}}'), nullif(a.user_tags, '{{}}')) IS NOT NULL
        OR EXISTS (SELECT FROM effective_tags e WHERE e.tenant_id = a.tenant_id AND e.asset_id = a.asset_id)
@@ -55,7 +55,7 @@ SELECT a.asset_id, asset_document(a)::text,
  LIMIT %(limit)s
 
 -- name: compare_predicates
--- PostgresAssets.compare: how many assets one condition lets through and another does not, with some of them.
+-- AssetLists.compare: how many assets one condition lets through and another does not, with some of them.
 SELECT count(*) FILTER (WHERE after AND NOT before), count(*) FILTER (WHERE before AND NOT after),
        (array_agg(asset_id ORDER BY asset_id) FILTER (WHERE after AND NOT before))[:%(examples)s],
        (array_agg(asset_id ORDER BY asset_id) FILTER (WHERE before AND NOT after))[:%(examples)s]
