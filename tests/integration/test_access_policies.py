@@ -283,3 +283,16 @@ def test_what_is_forbidden_to_a_user_is_forbidden_to_their_keys(api: Gateway) ->
     created(api, user_id="ada", access_type="READ", scope="tag", value="pii", effect="forbid")
     assert api.call("GET", f"{ASSETS}/orders", as_=ada).status_code == 404
     assert api.call("GET", f"{ASSETS}/orders", as_=key).status_code == 404
+
+
+def test_a_key_has_of_its_owner_what_is_forbidden_and_not_what_is_allowed(api: Gateway) -> None:
+    api.stored()
+    ada = api.token(role="viewer", subject="ada")
+    made = api.call("POST", "/lily/v1/api-keys", as_=ada, json={"name": "reader", "roles": ["viewer"]})
+    created(api, user_id="ada", access_type="WRITE", asset_id="orders")
+    question = {"action": "WRITE", "asset_id": "orders"}
+    asked = [
+        api.call("POST", "/lily/v1/access/decisions", as_=who, json={"decisions": [question]}).json()
+        for who in (ada, made.json()["api_key"])
+    ]
+    assert [answer["decisions"][0]["allowed"] for answer in asked] == [True, False]

@@ -94,3 +94,30 @@ def test_who_may_write_but_not_read_is_not_shown_what_they_wrote_to(api: Gateway
     )
     assert answer.status_code == 202
     assert set(answer.json()) == {"asset_id", "event_id"}
+
+
+def test_nobody_lifts_what_hides_an_asset_from_them(api: Gateway) -> None:
+    hides = {"role": "editor", "access_type": "READ", "scope": "tag", "value": "pii", "effect": "forbid"}
+    allow(api, **hides)
+    api.stored(asset_id="hidden", user_tags=["pii"])
+    api.stored(asset_id="shown")
+    editor, later = api.token(role="editor"), {"prefer": "respond-async"}
+    hidden = f"{ASSETS}/hidden"
+    classified = f"{ASSETS}/governance/classification/hidden"
+    for method, path, body in (
+        ("PATCH", hidden, {"tags": []}),
+        ("POST", ASSETS, {"asset_id": "hidden", "asset_name": "x", "asset_type": "table", "tags": []}),
+        ("DELETE", f"{classified}?tag=pii", None),
+        ("PUT", f"{classified}/opt-out", {"tags": ["pii"]}),
+        ("POST", f"{classified}/opt-out", {"tags": ["pii"]}),
+    ):
+        answer = api.call(method, path, as_=editor, headers=later, **({"json": body} if body else {}))
+        assert answer.status_code in (403, 404, 405), (method, path, answer.text)
+    assert api.logged() == []
+    still = api.call("PATCH", hidden, as_=editor, headers=later, json={"description": "x"})
+    assert still.status_code == 202
+    edge = {"from_asset_id": "shown", "to_asset_id": "hidden", "relationship_type": "derived-from"}
+    stopping = api.call(
+        "POST", f"{ASSETS}/lineage", as_=editor, headers=later, json=edge | {"blocked_tags": ["*"]}
+    )
+    problem(stopping, 403, "forbidden")

@@ -112,3 +112,20 @@ def test_a_name_in_use_is_refused_until_its_key_is_revoked(api: Gateway) -> None
     problem(api.call("POST", KEYS, json={"name": "CI", "roles": ["viewer"]}), 409, "already_exists")
     api.call("DELETE", f"{KEYS}/{first['key_id']}")
     make(api)
+
+
+def test_a_key_follows_its_owner_under_a_new_name_and_ends_with_them(api: Gateway) -> None:
+    add_user(api)
+    made = make(api, as_=tokens(api)["access_token"])
+    api.execute("UPDATE users SET user_name = 'ada.b' WHERE user_name = 'ada'")
+    assert read_status(api, made["api_key"]) == 404
+    api.execute("UPDATE users SET active = false WHERE user_name = 'ada.b'")
+    assert read_status(api, made["api_key"]) == 401
+
+
+def test_a_new_password_ends_the_sessions_of_before(api: Gateway) -> None:
+    add_user(api)
+    stolen = tokens(api)["access_token"]
+    assert validate(api, stolen).status_code == 200
+    api.execute("UPDATE users SET password_hash = 'other' WHERE user_name = 'ada'")
+    assert validate(api, stolen).status_code == 401

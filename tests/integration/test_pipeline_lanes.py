@@ -34,7 +34,7 @@ def positions(catalog: Catalog) -> list[dict[str, Any]]:
     return catalog.fetch("SELECT query, batch_id, offsets, events, dead FROM stream_positions")
 
 
-@pytest.mark.parametrize("lane", Lane)
+@pytest.mark.parametrize("lane", [Lane.STRUCTURAL, Lane.LEAF])
 def test_a_batch_is_applied_once_and_its_end_recorded(
     spark: SparkSession, catalog: Catalog, lane: Lane
 ) -> None:
@@ -52,7 +52,7 @@ def test_a_batch_is_applied_once_and_its_end_recorded(
     assert catalog.changes() == before
 
 
-@pytest.mark.parametrize("lane", Lane)
+@pytest.mark.parametrize("lane", [Lane.STRUCTURAL, Lane.LEAF])
 def test_an_empty_batch_changes_nothing(spark: SparkSession, catalog: Catalog, lane: Lane) -> None:
     assert apply_batch(lane, catalog, batch(spark, []), batch_id=1) == []
     assert positions(catalog) == []

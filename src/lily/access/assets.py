@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lily.access.calls import Call, forbidden
 from lily.access.decisions import Action, Decision, Resource
 from lily.access.notebooks import batch_resource
+from lily.access.principals import Principal
 from lily.domain.assets import Traits
 from lily.domain.errors import Forbidden, NotFound
 from lily.repositories.postgres.assets import KnownAsset, PostgresAssets, StoredAsset
@@ -99,11 +101,13 @@ class AssetGuard:
     async def refusals(self, call: Call, batch: Sequence[tuple[str, Fields]]) -> dict[int, Forbidden]:
         """The writes of a batch that are refused, by position; each (asset id, fields) is decided on its own.
 
-        An asset that exists must be writable as it is and as it would be: nobody tags themselves into access.
+        An asset that exists must be writable as it is and as it would be, and a write must not show it to
+        who could not read it: nobody tags themselves into access.
         """
         await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
-        if same and not any(fields.get("is_deleted") for _, fields in batch):
+        sees_alike = call.access.decide_for_all(_unscoped(call), Action.READ, call.circumstances)
+        if same and sees_alike and not any(fields.get("is_deleted") for _, fields in batch):
             about = batch_resource(call.tenant_id, [asset_id for asset_id, _ in batch])
             call.notebook.note(Action.WRITE, about, same, len(batch))
             return (
@@ -124,7 +128,8 @@ class AssetGuard:
         self, call: Call, writes: Sequence[tuple[Fields, KnownAsset]]
     ) -> dict[int, Forbidden]:
         actions = (Action.WRITE, Action.DELETE)
-        containers = await self._containers(call, actions, [known.traits.asset_id for _, known in writes])
+        seen = (*actions, Action.READ)
+        containers = await self._containers(call, seen, [known.traits.asset_id for _, known in writes])
         await call.access.refresh(call.tenant_id)
         refused: dict[int, Forbidden] = {}
         for index, (fields, known) in enumerate(writes):
@@ -139,7 +144,22 @@ class AssetGuard:
                     if not decision.allowed:
                         call.notebook.note(action, resource, decision)
                         refused.setdefault(index, forbidden(call.principal, action, decision))
+            if known.is_visible and index not in refused and self._lifts(call, known.traits, after, inside):
+                refused[index] = Forbidden("who may not read an asset may not lift what protects it")
         return refused
+
+    def _lifts(self, call: Call, before: Traits, after: Traits, inside: frozenset[str]) -> bool:
+        """Whether a write would show the asset to a caller who may not read it, whatever their scopes."""
+        was, will = (
+            call.access.decide(
+                _unscoped(call), Action.READ, resource_of(call.tenant_id, state, inside), call.circumstances
+            )
+            for state in (before, after)
+        )
+        if will.allowed and not was.allowed:
+            call.notebook.note(Action.READ, resource_of(call.tenant_id, before, inside), was)
+            return True
+        return False
 
     async def _containers(
         self, call: Call, actions: Sequence[Action], asset_ids: Sequence[str]
@@ -147,6 +167,10 @@ class AssetGuard:
         if not any(call.access.sees_containers(call.principal, action) for action in actions):
             return {}
         return await self.assets.containers(call.tenant_id, asset_ids)
+
+
+def _unscoped(call: Call) -> Principal:
+    return replace(call.principal, scopes=None)
 
 
 def resource_of(tenant_id: str, traits: Traits, containers: frozenset[str] = frozenset()) -> Resource:

@@ -33,7 +33,7 @@ class Book:
         self.conditions = _number_conditions(rules.policies)
         self._compiled: dict[str, dict[str, Any]] = cedar.compile_defaults()
         self._sets: dict[tuple[str, ...], cedarpy.PolicySet] = {}
-        self._slices: dict[cedar.PrincipalView, Slice] = {}
+        self._slices: dict[tuple[cedar.PrincipalView, bool], Slice] = {}
         self._known: dict[tuple[str, frozenset[str], frozenset[str], bool], Slice] = {}
 
     def slice_of(self, principal: Principal) -> Slice:
@@ -44,10 +44,13 @@ class Book:
             if len(self._known) >= _MOST_SLICES:
                 self._known.clear()
                 self._slices.clear()
-            view = self.view_of(principal)
-            found = self._slices.get(view)
+            view, is_key = self.view_of(principal), bool(principal.owner)
+            found = self._slices.get((view, is_key))
             if found is None:
-                found = self._slices[view] = Slice(self, view, self._policies_about(view))
+                policies = self._policies_about(view)
+                if is_key:  # of whom it belongs to, a key has only what is forbidden
+                    policies = [policy for policy in policies if _binds_a_key(policy)]
+                found = self._slices[view, is_key] = Slice(self, view, policies)
             self._known[key] = found
         return found
 
@@ -124,3 +127,7 @@ def _number_conditions(policies: Iterable[Policy]) -> dict[str, str]:
             key = (policy.effect, policy.conditions)
             numbered[policy.policy_id] = names.setdefault(key, f"{policy.effect}:{len(names)}")
     return numbered
+
+
+def _binds_a_key(policy: Policy) -> bool:
+    return policy.grantee.kind is GranteeKind.ROLE or policy.effect is Effect.FORBID

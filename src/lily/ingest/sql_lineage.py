@@ -116,22 +116,32 @@ def _tables(scope: Scope, default_schema: str) -> Iterator[str]:
                 yield _name(source, default_schema)
 
 
-def _origins(scope: Scope, expression: exp.Expression, default_schema: str) -> Iterator[str]:
+#: The columns looked at already: a query's name may be used any number of times, also by itself.
+_Seen = set[tuple[int, str, str]]
+
+
+def _origins(
+    scope: Scope, expression: exp.Expression, default_schema: str, seen: _Seen | None = None
+) -> Iterator[str]:
     """The columns of stored tables an expression is made of, through subqueries and unions."""
+    seen = set() if seen is None else seen
     for column in expression.find_all(exp.Column):
+        if (mark := (id(scope), column.table, column.name)) in seen:
+            continue
+        seen.add(mark)
         source = scope.sources.get(column.table)
         if isinstance(source, exp.Table):
             yield f"{_name(source, default_schema)}.{column.name}".lower()
         elif isinstance(source, Scope):
-            yield from _origins_in(source, column.name, default_schema)
+            yield from _origins_in(source, column.name, default_schema, seen)
 
 
-def _origins_in(scope: Scope, name: str, default_schema: str) -> Iterator[str]:
+def _origins_in(scope: Scope, name: str, default_schema: str, seen: _Seen) -> Iterator[str]:
     names = [output.alias_or_name for output in _outputs(scope)]
     for branch in _branches(scope):
         for made, output in zip(names, _outputs(branch), strict=False):
             if made == name:
-                yield from _origins(branch, output, default_schema)
+                yield from _origins(branch, output, default_schema, seen)
 
 
 def _outputs(scope: Scope) -> list[exp.Expression]:

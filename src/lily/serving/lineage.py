@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,6 +15,8 @@ from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLin
 #: A walk stops here and says so.
 MAX_NODES = 200_000
 MAX_EDGES = 500_000
+#: The largest walk takes some hundred megabytes.
+_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,17 @@ class Lineage:
     def __init__(self, lineage: PostgresLineage, guard: AssetGuard) -> None:
         self.edges = lineage
         self._guard = guard
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def readable(self, call: Call, asset_ids: Sequence[str]) -> set[str]:
+        return await self._guard.readable(call, asset_ids)
 
     async def walk(self, call: Call, walk: Walk) -> Walked:
         """Everything within `depth` hops of the start, which is part of it."""
+        async with self._turns:
+            return await self._found(call, walk)
+
+    async def _found(self, call: Call, walk: Walk) -> Walked:
         found = Walked()
         await self._admit(call, walk, [walk.start], 0, found)
         if walk.start not in found.nodes:

@@ -57,3 +57,9 @@ def test_what_is_no_sql_is_refused(sql: str) -> None:
 def test_an_unknown_dialect_is_refused() -> None:
     with pytest.raises(InvalidInput):
         derive_edges("SELECT 1", "klingon", "", {})
+
+
+def test_names_used_over_and_over_are_followed_once() -> None:
+    queries = ", ".join(f"a{n} AS (SELECT x + x AS x FROM a{n - 1})" for n in range(1, 60))
+    edges = derived(f"INSERT INTO o WITH a0 AS (SELECT amount AS x FROM orders), {queries} SELECT x FROM a59")
+    assert ("shop.orders.amount", "shop.o.x") in {(edge.source, edge.target) for edge in edges}

@@ -74,6 +74,7 @@ class ClassificationWrites:
         current = await self._writer.current(write, check_id(asset_id))
         tags = sorted(current.traits.user_tags - {tag})
         raise_first(await self._writer.authorise(write, [(asset_id, {"tags": tags})]))
+        await self._writer.require_sight(write, [asset_id])
         said = {"asset_id": asset_id, "tags": [tag], "source": source}
         draft = draft_tags(said, write.arrival, holds=False)
         return answer(await record(self._writer, write, [draft]), _told(asset_id, [tag]))
@@ -93,6 +94,7 @@ class ClassificationWrites:
         write = self._writer.begin(request, call, b",".join(tag.encode() for tag in tags))
         await self._writer.current(write, check_id(asset_id))
         raise_first(await self._writer.authorise(write, [(asset_id, {})]))
+        await self._writer.require_sight(write, [asset_id])
         draft = draft_opt_out(asset_id, tags, write.arrival, holds=holds)
         return answer(await record(self._writer, write, [draft]), _told(asset_id, tags))
 

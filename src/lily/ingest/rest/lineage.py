@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
 
-from lily.access.calls import Writing
+from lily.access.calls import Call, Writing
 from lily.access.requests import check_id, read_body
 from lily.domain.errors import NotFound
 from lily.domain.lineage import EVERYBODY, RelationshipType
@@ -75,15 +76,29 @@ class LineageWrites:
         body = await read_body(request)
         said = _SQL.decode(body)
         text, dialect, schema = said["sql"], said.get("dialect", ""), said.get("default_schema", "")
-        known = await self._lineage.columns(call.tenant_id, tables_in(text, dialect, schema))
-        derived = derive_edges(text, dialect, schema, {table: list(of) for table, of in known.items()})
+        tables = await asyncio.to_thread(tables_in, text, dialect, schema)
+        known = await self._readable(call, await self._lineage.columns(call.tenant_id, tables))
+        schemas = {table: list(of) for table, of in known.items()}
+        derived = await asyncio.to_thread(derive_edges, text, dialect, schema, schemas)
         relationships = [_derived(edge, known, said.get("source") or "sql") for edge in derived]
         return await self._assert(self._writer.begin(request, call, body), relationships, show=True)
+
+    async def _readable(self, call: Call, known: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        """The tables and columns the caller may read: an answer must not tell of others."""
+        ids = [*known, *(column for of in known.values() for column in of.values())]
+        readable = await self._writer.guard.readable(call, ids)
+        return {
+            table: {name: column for name, column in of.items() if column in readable}
+            for table, of in known.items()
+            if table in readable
+        }
 
     async def _assert(self, write: Write, relationships: list[Fields], *, show: bool = False) -> Response:
         drafts = [draft_edge(relationship, write.arrival) for relationship in relationships]
         ends = {r[name]: None for r in relationships for name in ("from_asset_id", "to_asset_id")}
         raise_first(await self._writer.authorise(write, [(check_id(end), {}) for end in ends]))
+        stopping = [r["to_asset_id"] for r in relationships if r.get("blocked_tags") or r.get("is_masking")]
+        await self._writer.require_sight(write, stopping)
         if not drafts:  # a run that reports nothing changes nothing
             return JSONResponse({"accepted": 0}, 200)
         content: Fields = {"accepted": len(drafts)} | ({"relationships": relationships} if show else {})
@@ -109,6 +124,7 @@ class LineageWrites:
             raise NotFound(f"there is no such edge of {asset_id!r}")
         ends = {end: None for edge in edges for end in (edge.from_id, edge.to_id)}
         raise_first(await self._writer.authorise(write, [(end, {}) for end in ends]))
+        await self._writer.require_sight(write, [edge.to_id for edge in edges])
         drafts = [draft_edge_retraction(_named(edge, source), write.arrival) for edge in edges]
         return answer(await record(self._writer, write, drafts), {"retracted": len(edges)})
 

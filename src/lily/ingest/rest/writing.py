@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -96,6 +96,16 @@ class Writer:
     ) -> dict[int, Forbidden]:
         """The refusals among these writes (asset id and fields), by position."""
         return await self.guard.refusals(write.call, drafts)
+
+    async def require_sight(self, write: Write, asset_ids: Sequence[str]) -> None:
+        """Return when the caller may read these, whatever their credential is for.
+
+        Taking a tag off, an opt-out, or an edge that goes or stops tags may lift what hides an asset.
+        """
+        principal = replace(write.call.principal, scopes=None)
+        readable = await self.guard.readable(replace(write.call, principal=principal), list(asset_ids))
+        if set(asset_ids) - readable:
+            raise Forbidden("who may not read an asset may not lift what protects it")
 
 
 ASYNC_APPLIED = {"preference-applied": "respond-async"}

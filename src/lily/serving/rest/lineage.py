@@ -21,7 +21,7 @@ from lily.serving.rest.pages import PageTokens
 
 LINEAGE = "/lily/v1/metadata/lineage"
 MAX_DEPTH = 10_000
-DEFAULT_PAGE, MAX_PAGE = 1_000, 200_000
+DEFAULT_PAGE, MAX_PAGE = 1_000, 50_000
 
 Which = Annotated[Direction, Query(description="upstream, downstream or both.")]
 Depth = Annotated[int, Query(ge=1, le=MAX_DEPTH, description="How many hops.")]
@@ -110,6 +110,7 @@ class LineageReads:
     ) -> Response:
         """A shortest way by which one asset leads to another; no edges when there is none."""
         path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
+        call.notebook.note_shown([end for edge in path for end in (edge.from_id, edge.to_id)], "lineage")
         content = {
             "from": from_,
             "to": to,
@@ -147,8 +148,8 @@ class LineageReads:
         if column is None:
             return asset_id
         found = await self._lineage.edges.column(call.tenant_id, asset_id, check_id(column))
-        if found is None:
-            raise NotFound(f"the asset {asset_id!r} has no column {column!r}; link it with a contains edge")
+        if found is None or {asset_id, found} - await self._lineage.readable(call, [asset_id, found]):
+            raise NotFound(f"there is no asset {asset_id!r} with a column {column!r}")
         return found
 
     async def _walk(self, call: Call, walk: Walk) -> Walked:

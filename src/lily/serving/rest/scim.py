@@ -88,6 +88,13 @@ async def provisioning_call(call: Calling) -> Call:
 Provisioning = Annotated[Call, Depends(provisioning_call)]
 
 
+def _check_password(call: Call, resource: Any) -> None:
+    """Who may only provision must not take over an account by giving it a password."""
+    scopes = call.principal.scopes
+    if getattr(resource, "password", None) and scopes is not None and Action.ADMINISTER.scope not in scopes:
+        raise Forbidden("a credential of lily:scim sets no passwords; use one of lily:admin as well")
+
+
 @dataclass(frozen=True)
 class DiscoveryRoutes:
     """What this service is and does. Everything else under the prefix is answered in SCIM's words, too."""
@@ -207,6 +214,7 @@ class CollectionRoutes:
         resource = self.collection.model.model_validate_json(
             content, scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=_LENIENT
         )
+        _check_password(call, resource)
         made = await self.collection.create(call.tenant_id, resource)
         self._note(call, "create", made)
         return await self._settled(request, call, made, 201)
@@ -217,6 +225,7 @@ class CollectionRoutes:
         resource = self.collection.model.model_validate_json(
             content, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=_LENIENT
         )
+        _check_password(call, resource)
         resource.replace(known)
         resource.id = known.id
         self._note(call, "replace", resource_id)
@@ -232,6 +241,7 @@ class CollectionRoutes:
             content, scim_ctx=Context.RESOURCE_PATCH_REQUEST, scim_policy=_LENIENT
         )
         if patch.patch(resource, scim_policy=_LENIENT):
+            _check_password(call, resource)
             self._note(call, "patch", resource_id)
             await self.collection.update(call.tenant_id, version, resource)
         return await self._settled(request, call, resource_id)

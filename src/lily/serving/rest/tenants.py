@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from pydantic_core import from_json, to_json
 
 from lily.access.calls import Call, Reading, call_for
-from lily.access.decisions import Action
+from lily.access.decisions import Action, Resource
 from lily.access.requests import ContentTooLarge, read_body, read_expected_versions
 from lily.domain.errors import InvalidInput, NotFound, VersionConflict
 from lily.domain.tenants import SHARED
@@ -80,7 +80,12 @@ class TenantRest:
 
     async def get_sources(self, call: Reading, tenant_id: str) -> Response:
         """The tenant's data sources, the largest first; counted now and then, `counted_at` tells when."""
-        sources = await self._sources.of(_own(call, tenant_id))
+        own = _own(call, tenant_id)
+        await call.access.refresh(own)
+        sees_all = call.access.decide_for_all(call.principal, Action.READ, call.circumstances)
+        if sees_all is None or not sees_all.allowed:
+            await call.require(Action.ADMINISTER, Resource(own, "tenant"))
+        sources = await self._sources.of(own)
         content = {"tenant_id": tenant_id, "sources": [asdict(source) for source in sources]}
         return Response(to_json(content), media_type="application/json")
 
