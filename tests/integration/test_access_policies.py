@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from access_kit import emptied
@@ -296,3 +298,23 @@ def test_a_key_has_of_its_owner_what_is_forbidden_and_not_what_is_allowed(api: G
         for who in (ada, made.json()["api_key"])
     ]
     assert [answer["decisions"][0]["allowed"] for answer in asked] == [True, False]
+
+
+def test_what_a_tag_hid_then_is_hidden_in_history_when_the_tag_is_gone(api: Gateway) -> None:
+    api.stored()
+    api.applied(uuid4(), "created", asset_name="Orders", asset_type="table", created_at=datetime.now(UTC))
+    created(api, role="viewer", access_type="READ", scope="tag", value="pii", effect="forbid")
+    past = f"{ASSETS}/orders?history=true"
+    assert len(api.call("GET", past, as_=api.token(role="viewer")).json()["history"]) == 1
+    for added, removed in (["pii"], []), ([], ["pii"]):
+        api.execute(
+            "INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons,"
+            " applied_at) SELECT tenant_id, asset_id, gen_random_uuid(), event_id, %s, %s, '{}',"
+            " applied_at + interval '1 hour' * cardinality(%s::text[])"
+            " FROM changes WHERE asset_id = 'orders'",
+            added,
+            removed,
+            removed,
+        )
+    assert api.call("GET", past, as_=api.token(role="viewer")).json()["history"] == []
+    assert len(api.call("GET", past).json()["history"]) == 1

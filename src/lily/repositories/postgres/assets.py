@@ -46,7 +46,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of an asset's history; `asset` is the document after it, None if it changed nothing shown."""
+    """One entry of an asset's history; `asset` is the document after it, None if it changed nothing shown.
+
+    `further_tags` were effective then, though not part of the document.
+    """
 
     place: Place
     event_id: UUID
@@ -56,6 +59,7 @@ class Change:
     actor: str
     changed: list[str]
     asset: dict[str, Any] | None
+    further_tags: list[str]
 
 
 class PostgresAssets:
@@ -124,7 +128,7 @@ def _traits(row: Row) -> Traits:
 
 
 def _change(row: Row) -> Change:
-    version, seq, event_id, event_time, applied_at, outcome, actor, changed, asset = row
+    version, seq, event_id, event_time, applied_at, outcome, actor, changed, asset, further_tags = row
     return Change(
         place=Place(version, seq),
         event_id=event_id,
@@ -134,4 +138,5 @@ def _change(row: Row) -> Change:
         actor=actor,
         changed=changed,
         asset=asset,
+        further_tags=further_tags,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -94,7 +95,8 @@ class AssetReads:
         """A version is shown to whom the asset may be shown, unless they could not have seen it as it was."""
         if change.asset is None:
             return True
-        return await self._guard.may(call, Action.READ, traits_of_document(change.asset))
+        traits = replace(traits_of_document(change.asset), further_tags=frozenset(change.further_tags))
+        return await self._guard.may(call, Action.READ, traits)
 
 
 def _asset_answer(request: Request, asset: StoredAsset) -> Response:

@@ -98,3 +98,17 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
                AND holding.relationship_type = 'contains' AND holding.to_id = led.from_id
          WHERE held.tenant_id = tenant AND held.from_id = downstream AND held.relationship_type = 'contains')
 $$;
+
+-- The tags that were effective on an asset at a time, or became so within the minute after, which is more than
+-- propagation takes. Called wherever access to an earlier state is decided.
+CREATE OR REPLACE FUNCTION tags_at(tenant text, asset text, moment timestamptz) RETURNS text[]
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT ARRAY(SELECT latest.tag FROM (
+        SELECT DISTINCT ON (said.tag) said.tag, said.held
+          FROM tag_changes AS t
+         CROSS JOIN LATERAL (
+            SELECT unnest(t.added), true UNION ALL SELECT unnest(t.removed), false) AS said (tag, held)
+         WHERE t.tenant_id = tenant AND t.asset_id = asset AND t.applied_at <= moment + interval '1 minute'
+         ORDER BY said.tag, t.seq DESC, said.held) AS latest
+     WHERE latest.held)
+$$;
