@@ -116,6 +116,9 @@ class Supervisor:
         self._announce(child.part.name, f"ended with {code}; restart in {pause:.1f} s")
 
     def _revive(self, child: Child) -> None:
+        leader = self.children.get(child.part.stands_by_for)
+        if leader is not None and not leader.ready:
+            return  # whoever took over needs the processor more
         try:
             if child.revive():
                 self._guard()
