@@ -55,7 +55,7 @@ class CellQueries:
         self._failures: list[float] = []
 
     def check(self) -> None:
-        """Raise unless every checkpoint continues where the database stands; wait while the database is away."""
+        """Raise unless every checkpoint continues where the database stands; wait while that is away."""
         for pause in pauses():
             try:
                 self._check()
