@@ -10,6 +10,7 @@ import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,9 @@ class Installed:
     def is_healthy(self) -> bool:
         """Every process is in service and the gateway agrees; a state "ready" is about the present life."""
         status = self.status()
-        ready = [process["state"] == "ready" for process in status.get("processes", {}).values()]
-        return status["status"] == "healthy" and len(ready) == len(PARTS) and all(ready)
+        processes = status.get("processes", {})
+        ready = [processes.get(part, {}).get("state") == "ready" for part in PARTS]
+        return status["status"] == "healthy" and all(ready)
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads((self.data_dir / "run/supervisor.json").read_text()))
@@ -90,8 +92,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
 def test_everything_is_healthy_when_up_returns(installed: Installed) -> None:
     status = installed.status()
     assert status["status"] == "healthy"
-    assert set(status["processes"]) == set(PARTS)
-    assert all(process["state"] == "ready" for process in status["processes"].values())
+    assert set(status["processes"]) - {"standby"} == set(PARTS)
+    assert all(status["processes"][part]["state"] == "ready" for part in PARTS)
 
 
 def test_up_on_a_running_installation_says_so_and_changes_nothing(installed: Installed) -> None:
@@ -104,7 +106,10 @@ def test_up_on_a_running_installation_says_so_and_changes_nothing(installed: Ins
 
 def test_all_parts_listen_on_loopback_only(installed: Installed) -> None:
     family = psutil.Process(installed.state()["pid"]).children(recursive=True)
-    listening = [c for process in family for c in process.net_connections() if c.status == psutil.CONN_LISTEN]
+    listening = []
+    for process in family:
+        with suppress(psutil.NoSuchProcess):  # Spark's workers come and go
+            listening += [c for c in process.net_connections() if c.status == psutil.CONN_LISTEN]
     assert len(listening) >= 3
     assert {connection.laddr.ip for connection in listening} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -114,7 +119,10 @@ def test_no_secret_is_on_a_command_line(installed: Installed) -> None:
     secrets = set(re.findall(r"(?:PASSWORD|SECRET|KEY|KEYS)='([^']+)'|://\w+:([^@]+)@", environment))
     secrets = {secret.partition(":")[2] or secret for pair in secrets for secret in pair if secret}
     family = psutil.Process(installed.state()["pid"]).children(recursive=True)
-    shown = " ".join(word for process in family for word in process.cmdline())
+    shown = ""
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            shown += " ".join(process.cmdline())
     assert len(secrets) >= 5
     assert [secret for secret in secrets if secret in shown] == []
 
