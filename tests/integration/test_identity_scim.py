@@ -92,7 +92,7 @@ def over_http(api: Gateway) -> Callable[..., Iterable[bytes]]:
 
 
 def test_the_scim_tester_finds_no_error(api: Gateway) -> None:
-    key = api.call("POST", KEYS, json={"name": "okta", "roles": ["owner"], "scopes": ["lily:scim"]}).json()
+    key = api.call("POST", KEYS, json={"name": "okta", "roles": ["owner"], "scopes": ["lily:admin"]}).json()
     client = WSGISCIMClient(
         over_http(api),
         base_url=f"{api.client.base_url}/scim/v2",
@@ -252,6 +252,9 @@ def test_only_an_administrator_or_a_key_for_it_may_provision(api: Gateway) -> No
     assert api.call("GET", USERS, as_=key).status_code == 200
     assert read_status(api, key) == 403
     assert api.call("PUT", "/lily/v1/group-roles/g", as_=key, json={"roles": ["owner"]}).status_code == 403
+    person = {"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "eve"}
+    refusal(api.call("POST", USERS, as_=key, json=person | {"password": "correct horse battery"}), 403)
+    assert api.call("POST", USERS, as_=key, json=person).status_code == 201
 
 
 def test_what_is_no_scim_is_refused_in_scims_words(api: Gateway) -> None:
