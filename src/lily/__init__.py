@@ -6,6 +6,7 @@ log           topics, envelope, Kafka
 pipeline      Spark: decode → apply → relay → keep history
 repositories  what Lily remembers: PostgreSQL (now) and Iceberg (everything that ever was)
 serving       ways to ask: REST and gRPC
+targets       ways out: messages delivered, rules enforced
 tenancy       which cell a tenant lives in, what it may use, how it moves
 access        who is asking and what they may do
 standalone    the real Kafka and PostgreSQL that `lily up` starts when none are configured

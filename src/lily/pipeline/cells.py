@@ -39,17 +39,16 @@ class CellQueries:
         self._settings = settings
         self._lake = Lake()
         self._usage = UsageCounter(settings, shared)
-        self._followers = {
-            lane: (Relay(settings, lane, lambda: self._lake.note(0)), WriteAudit(settings, shared, lane))
-            for lane in Lane
-        }
+        self._relays = {lane: Relay(settings, lane, lambda: self._lake.note(0)) for lane in Lane}
+        # Of edges and tags the requests are in the audit; only assets have a ledger of changes.
+        self._audits = {lane: WriteAudit(settings, shared, lane) for lane in (Lane.STRUCTURAL, Lane.LEAF)}
         url = settings.database.url.get_secret_value()
         self.lanes = {
             name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane))
             for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
         }
         self._statements = lineage.LineageQuery(LineageApplier(url), partial(self._tell, Lane.LINEAGE))
-        self._propagation = Propagation(settings, self._followers[Lane.LINEAGE][0].wake)
+        self._propagation = Propagation(settings, self._relays[Lane.LINEAGE].wake)
         self._starters: dict[str, Callable[[], StreamingQuery]] = {}
         self._queries: dict[str, StreamingQuery] = {}
         self._failures: list[float] = []
@@ -119,11 +118,13 @@ class CellQueries:
         return [
             self._usage,
             self._propagation,
-            *(thread for threads in self._followers.values() for thread in threads),
+            *self._relays.values(),
+            *self._audits.values(),
         ]
 
     def _tell(self, lane: Lane, events: int) -> None:
         """A batch of so many events is visible now."""
-        for follower in self._followers[lane]:
-            follower.wake()
+        self._relays[lane].wake()
+        if lane in self._audits:
+            self._audits[lane].wake()
         self._lake.note(events)

@@ -7,14 +7,13 @@ transaction of what it did: a crash repeats nothing and forgets nothing.
 
 from __future__ import annotations
 
-import os
-import threading
 import time
 from collections.abc import Callable
 
 import psycopg
 import structlog
 
+from lily.pipeline.followers import Follower
 from lily.repositories.postgres.propagator import LISTEN, Done, Propagator
 from lily.settings import Settings
 from lily.telemetry import PROPAGATED, PROPAGATION_SECONDS
@@ -22,7 +21,6 @@ from lily.telemetry import PROPAGATED, PROPAGATION_SECONDS
 _log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 1.0
-_RETRY_SECONDS = 1.0
 
 
 class Propagation:
@@ -32,34 +30,24 @@ class Propagation:
         self._url = settings.database.url.get_secret_value()
         self._after_run = after_run
         self._propagator = Propagator(self._url, self._report)
-        self._stopped = threading.Event()
+        self._follower = Follower("propagation", self._follow, (psycopg.Error,))
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="propagation", daemon=True).start()
+        self._follower.start()
 
     def stop(self) -> None:
-        self._stopped.set()
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                self._follow()
-            except psycopg.Error as error:
-                _log.warning("propagation_interrupted", error=str(error))
-                self._propagator.close()
-                time.sleep(_RETRY_SECONDS)
-            except BaseException:
-                # Tags that stop spreading in silence would be a leak: take the process down.
-                _log.exception("propagation_failed")
-                os._exit(1)
+        self._follower.stopped.set()
 
     def _follow(self) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(LISTEN)
-            while not self._stopped.is_set():
-                self.catch_up()
-                for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
-                    pass
+        try:
+            with psycopg.connect(self._url, autocommit=True) as connection:
+                connection.execute(LISTEN)
+                while not self._follower.stopped.is_set():
+                    self.catch_up()
+                    for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
+                        pass
+        finally:
+            self._propagator.close()
 
     def catch_up(self) -> None:
         """Run until nothing is left to follow up."""

@@ -6,14 +6,13 @@ event's id stays the same, so a reader that keeps ids sees each change once.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import psycopg
-import structlog
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from lily.domain.assets import Lane
@@ -21,16 +20,14 @@ from lily.log.envelope import Envelope, EventType
 from lily.log.producer import producer_config
 from lily.log.records import Record, RecordTemplate
 from lily.log.topics import Topic
+from lily.pipeline.followers import Follower
 from lily.repositories.postgres.outbox import Outbox, Told, changes_of, dead_letters_of
 from lily.settings import Settings
 from lily.telemetry import CHANGES_PUBLISHED
 
-_log = structlog.get_logger(__name__)
-
 _MOST = 2000
 _REPORT = {"linger.ms": 20, "delivery.report.only.error": True}
 _IDLE_SECONDS = 5.0
-_RETRY_SECONDS = 1.0
 #: Columns may be told later: the leaf lane's relay yields the processor to everything else.
 _NICE = {Lane.STRUCTURAL: 0, Lane.LEAF: 15, Lane.LINEAGE: 0}
 
@@ -56,51 +53,42 @@ class Relay:
         self._lane = lane
         self._after_publish = after_publish
         self._wake = threading.Event()
-        self._stopped = threading.Event()
+        self._follower = Follower(
+            "relay", self._relay, (psycopg.Error, KafkaException), lane.value, _NICE[lane]
+        )
         self._channels = (
             _Channel(changes_of(lane), Topic.METADATA_CHANGES, _CHANGED[lane]),
             _Channel(dead_letters_of(lane), Topic.DEAD_LETTERS, EventType.EVENT_REFUSED),
         )
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name=f"relay-{self._lane.value}", daemon=True).start()
+        self._follower.start()
 
     def wake(self) -> None:
         self._wake.set()
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._follower.stopped.set()
         self._wake.set()
 
-    def _run(self) -> None:
-        if _NICE[self._lane] and hasattr(os, "setpriority"):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE[self._lane])
-        producer = Producer(producer_config(self._settings.kafka) | _REPORT)
-        while not self._stopped.is_set():
-            try:
-                self._relay(producer)
-            except (psycopg.Error, KafkaException) as error:
-                _log.warning("relay_interrupted", lane=self._lane.value, error=str(error))
-                threading.Event().wait(_RETRY_SECONDS)
-            except BaseException:
-                # A relay that stops in silence would let changes pile up: take the process down with it.
-                _log.exception("relay_failed", lane=self._lane.value)
-                os._exit(1)
+    @cached_property
+    def _producer(self) -> Producer:
+        return Producer(producer_config(self._settings.kafka) | _REPORT)
 
-    def _relay(self, producer: Producer) -> None:
+    def _relay(self) -> None:
         url = self._settings.database.url.get_secret_value()
         with psycopg.connect(url, autocommit=True) as connection:
             positions = {channel: channel.outbox.position(connection) for channel in self._channels}
-            while not self._stopped.is_set():
+            while not self._follower.stopped.is_set():
                 self._wake.clear()
                 for channel in self._channels:
                     while told := channel.outbox.read(connection, positions[channel], _MOST):
-                        self._publish(producer, channel, told)
+                        self._publish(channel, told)
                         positions[channel] = told[-1].seq
                         channel.outbox.advance(connection, positions[channel])
                 self._wake.wait(_IDLE_SECONDS)
 
-    def _publish(self, producer: Producer, channel: _Channel, told: Sequence[Told]) -> None:
+    def _publish(self, channel: _Channel, told: Sequence[Told]) -> None:
         topic = channel.topic.under(self._settings.kafka.topic_prefix)
         failures: list[str] = []
 
@@ -109,10 +97,10 @@ class Relay:
 
         records = list(_records(channel.event_type, told))
         for record in records:
-            producer.produce(
+            self._producer.produce(
                 topic, record.value, record.key, headers=record.headers, on_delivery=note_failure
             )
-        if producer.flush(30) or failures:
+        if self._producer.flush(30) or failures:
             raise KafkaException(f"{channel.topic} did not acknowledge: {failures[:1]}")
         CHANGES_PUBLISHED.labels(self._lane.value).inc(len(records))
         self._after_publish()

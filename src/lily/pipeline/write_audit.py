@@ -6,24 +6,20 @@ all the same. Each change is told once: the position is written with the entries
 
 from __future__ import annotations
 
-import os
 import threading
 
 import psycopg
-import structlog
 
 from lily.domain.assets import Lane
+from lily.pipeline.followers import Follower
 from lily.repositories.postgres.audit_chains import AuditChains
 from lily.repositories.postgres.written import not_yet_told, read_writes
 from lily.settings import Settings
-
-_log = structlog.get_logger(__name__)
 
 _MOST = 10_000
 #: One round costs a transaction, whatever it tells: not after every batch of the lane.
 _PAUSE_SECONDS = 0.5
 _IDLE_SECONDS = 5.0
-_RETRY_SECONDS = 1.0
 #: The audit may follow a moment later: it yields the processor to everything else.
 _NICE = 15
 
@@ -38,31 +34,17 @@ class WriteAudit:
         self._chains = AuditChains(settings.audit.key.get_secret_value())
         self._lane = lane
         self._wake = threading.Event()
-        self._stopped = threading.Event()
+        self._follower = Follower("audit", self._follow, (psycopg.Error,), lane.value, _NICE)
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name=f"audit-{self._lane.value}", daemon=True).start()
+        self._follower.start()
 
     def wake(self) -> None:
         self._wake.set()
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._follower.stopped.set()
         self._wake.set()
-
-    def _run(self) -> None:
-        if hasattr(os, "setpriority"):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
-        while not self._stopped.is_set():
-            try:
-                self._follow()
-            except psycopg.Error as error:
-                _log.warning("audit_interrupted", lane=self._lane.value, error=str(error))
-                threading.Event().wait(_RETRY_SECONDS)
-            except BaseException:
-                # An audit that stops in silence is none: take the process down with it.
-                _log.exception("audit_failed", lane=self._lane.value)
-                os._exit(1)
 
     def _follow(self) -> None:
         """The audit of all cells is in the shared cell's database."""
@@ -70,11 +52,11 @@ class WriteAudit:
             psycopg.connect(self._url, autocommit=True) as changes,
             psycopg.connect(self._shared_url, autocommit=True) as audit,
         ):
-            while not self._stopped.is_set():
+            while not self._follower.stopped.is_set():
                 self._wake.clear()
                 self.catch_up(changes, audit)
                 self._wake.wait(_IDLE_SECONDS)
-                threading.Event().wait(_PAUSE_SECONDS)
+                self._follower.stopped.wait(_PAUSE_SECONDS)
 
     def catch_up(self, changes: psycopg.Connection, audit: psycopg.Connection) -> None:
         """Tell every change there is."""

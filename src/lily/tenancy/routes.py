@@ -20,6 +20,7 @@ import structlog
 from lily.domain.errors import Unavailable
 from lily.domain.tenants import State
 from lily.repositories.postgres.pool import connection_arguments
+from lily.repositories.postgres.tasks import beside
 from lily.repositories.postgres.tenants import CHANNEL, Tenant, Tenants
 from lily.tenancy.quotas import Quotas
 
@@ -73,13 +74,8 @@ class TenantRoutes:
         """Listen and beat while the context is open."""
         with suppress(Unavailable, psycopg.Error):
             await self._beat()
-        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._beat_forever())]
-        try:
+        async with beside(self._listen(), self._beat_forever()):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _learn(self, tenant_id: str) -> Tenant:
         while True:

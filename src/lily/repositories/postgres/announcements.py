@@ -24,6 +24,7 @@ import structlog
 from lily.domain.errors import Unavailable
 from lily.repositories.postgres.pool import CONNECT_SECONDS, Database, connection_arguments
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.tasks import beside
 
 CHANNEL = "lily_access"
 #: So long can a process that lost its connection delay whoever changes something; and nobody relies on what
@@ -97,14 +98,12 @@ class Announcements:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Listen while the context is open; it opens with a lease, or when PostgreSQL had its time."""
-        listening = asyncio.create_task(self._listen())
         try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._leased.wait(), CONNECT_SECONDS)
-            yield
+            async with beside(self._listen()):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._leased.wait(), CONNECT_SECONDS)
+                yield
         finally:
-            listening.cancel()
-            await asyncio.gather(listening, return_exceptions=True)
             self._valid_until = 0.0
             with suppress(Unavailable, psycopg.Error):
                 await self._database.fetch(_QUERIES["remove_listener"], {"listener": self._listener})

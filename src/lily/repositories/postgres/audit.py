@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, LiteralString, NamedTuple
 from uuid import UUID
 
 import psycopg
@@ -15,6 +15,10 @@ from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.queries import load
 
 _SQL = load("audit.sql")
+_NEWEST, _OLDEST, _OF_ASSET = (
+    _SQL[name].format(entries=_SQL["entries"], wanted=_SQL["wanted"], about=_SQL["about"])
+    for name in ("list_newest", "list_oldest", "list_of_asset")
+)
 _PAGE = 1000
 #: Newer than every entry.
 _END = (1 << 63) - 1
@@ -72,24 +76,24 @@ class AuditLog:
         self, tenant_id: str, wanted: AuditFilter, before: int | None, limit: int
     ) -> list[RecordedEntry]:
         """At most `limit` entries, newest first."""
-        return await self._fetch("list_newest", wanted.parameters(tenant_id, before or _END, limit))
+        return await self._fetch(_NEWEST, wanted.parameters(tenant_id, before or _END, limit))
 
     async def of_asset(
         self, tenant_id: str, asset_id: str, wanted: AuditFilter, before: int | None, limit: int
     ) -> list[RecordedEntry]:
         """The same for what concerns one asset, batches it was written in included."""
         wanted = replace(wanted, resource_id=asset_id)
-        return await self._fetch("list_of_asset", wanted.parameters(tenant_id, before or _END, limit))
+        return await self._fetch(_OF_ASSET, wanted.parameters(tenant_id, before or _END, limit))
 
     async def all(self, tenant_id: str, wanted: AuditFilter) -> AsyncIterator[list[RecordedEntry]]:
         """Every entry, oldest first, in pages; what is added meanwhile is seen too."""
         place = 0
-        while page := await self._fetch("list_oldest", wanted.parameters(tenant_id, place, _PAGE)):
+        while page := await self._fetch(_OLDEST, wanted.parameters(tenant_id, place, _PAGE)):
             yield page
             place = page[-1].seq
 
-    async def _fetch(self, query: str, parameters: dict[str, Any]) -> list[RecordedEntry]:
-        return [RecordedEntry(*row) for row in await self._database.fetch(_SQL[query], parameters)]
+    async def _fetch(self, query: LiteralString, parameters: dict[str, Any]) -> list[RecordedEntry]:
+        return [RecordedEntry(*row) for row in await self._database.fetch(query, parameters)]
 
 
 def read_all(url: str, tenant_id: str, wanted: AuditFilter) -> Iterator[list[RecordedEntry]]:
@@ -97,7 +101,7 @@ def read_all(url: str, tenant_id: str, wanted: AuditFilter) -> Iterator[list[Rec
     place = 0
     with psycopg.connect(url, options="-c timezone=UTC", row_factory=tuple_row) as connection:
         while True:
-            rows = connection.execute(_SQL["list_oldest"], wanted.parameters(tenant_id, place, _PAGE))
+            rows = connection.execute(_OLDEST, wanted.parameters(tenant_id, place, _PAGE))
             page = [RecordedEntry(*row) for row in rows]
             if not page:
                 return

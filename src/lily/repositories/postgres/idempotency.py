@@ -15,10 +15,10 @@ import psycopg
 from lily.domain.errors import KeyInFlight, KeyReused, Unavailable
 from lily.repositories.postgres.pool import Database, connection_arguments, unavailable
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.tasks import beside, forget_forever
 
 #: How long a key is remembered. Forgetting one is safe: the id of an event depends on the payload, too.
 KEPT_HOURS = 24
-_FORGET_SECONDS = 3600
 _QUERIES = load("idempotency.sql")
 
 
@@ -69,20 +69,12 @@ class IdempotencyKeys:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Forget old keys now and then, while the context is open."""
-        forgetting = asyncio.create_task(self._forget_forever())
         try:
-            yield
+            async with beside(forget_forever(self._database, _QUERIES["forget_keys"], {"hours": KEPT_HOURS})):
+                yield
         finally:
-            forgetting.cancel()
-            await asyncio.gather(forgetting, return_exceptions=True)
             if self._session is not None:
                 await self._session.close()
-
-    async def _forget_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_FORGET_SECONDS)
-            with suppress(Unavailable, psycopg.Error):
-                await self._database.fetch(_QUERIES["forget_keys"], {"hours": KEPT_HOURS})
 
     async def _is_repeated(self, request: KeyedRequest, event_id: UUID) -> bool:
         if await self.is_known(request):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import psycopg
-
-from lily.domain.errors import Unavailable
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.tasks import beside, forget_forever
 
-_FORGET_SECONDS = 3600
 _QUERIES = load("identity.sql")
 
 
@@ -118,15 +114,5 @@ class Identities:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Forget now and then what can no longer be used, while the context is open."""
-        forgetting = asyncio.create_task(self._forget_forever())
-        try:
+        async with beside(forget_forever(self._database, _QUERIES["forget_identity"], {})):
             yield
-        finally:
-            forgetting.cancel()
-            await asyncio.gather(forgetting, return_exceptions=True)
-
-    async def _forget_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_FORGET_SECONDS)
-            with suppress(Unavailable, psycopg.Error):
-                await self._database.fetch(_QUERIES["forget_identity"], {})

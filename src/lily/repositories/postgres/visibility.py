@@ -16,6 +16,7 @@ from lily.domain.errors import NotVisibleYet, Unavailable
 from lily.domain.event_ids import last_member, members, size_of
 from lily.repositories.postgres.pool import Database, connection_arguments
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.tasks import beside
 
 CHANNEL = "lily_applied"
 #: How often those who wait are looked after although nobody notified us.
@@ -66,13 +67,8 @@ class Visibility:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Listen and look while the context is open."""
-        tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._settle_forever())]
-        try:
+        async with beside(self._listen(), self._settle_forever()):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def settled(self, tenant_id: str, event_id: UUID, follow: bool = False) -> Settlement | None:
         """What came of the batch, if all of it (`follow`: and all that follows from it) is visible by now."""

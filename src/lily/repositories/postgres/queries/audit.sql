@@ -40,44 +40,46 @@ ON CONFLICT (source) DO UPDATE SET position = excluded.position
 -- Called by the writer when a spool is empty and gone.
 DELETE FROM audit_sources WHERE source = %(source)s
 
--- name: list_newest
--- Called by GET /lily/v1/audit: a page of a tenant's entries, newest first.
+-- name: entries
+-- A fragment: the columns of RecordedEntry.
 SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed, a.reason,
        a.trace_id, a.event_id, a.events, a.hash
   FROM audit AS a
- WHERE a.tenant_id = %(tenant_id)s AND a.seq < %(place)s
-   AND (%(resource_kind)s::text IS NULL OR a.resource_kind = %(resource_kind)s)
-   AND (%(resource_id)s::text IS NULL OR a.resource_id = %(resource_id)s)
-   AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
+
+-- name: wanted
+-- A fragment: which entries, by the values of AuditFilter.
+(%(actor)s::text IS NULL OR a.actor = %(actor)s)
    AND (%(action)s::text IS NULL OR a.action = %(action)s)
    AND (%(allowed)s::boolean IS NULL OR a.allowed = %(allowed)s)
    AND (%(trace_id)s::text IS NULL OR a.trace_id = %(trace_id)s)
    AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
    AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+
+-- name: about
+-- A fragment: about what, by the values of AuditFilter.
+(%(resource_kind)s::text IS NULL OR a.resource_kind = %(resource_kind)s)
+   AND (%(resource_id)s::text IS NULL OR a.resource_id = %(resource_id)s)
+
+-- name: list_newest
+-- Called by GET /lily/v1/audit: a page of a tenant's entries, newest first.
+{entries}
+ WHERE a.tenant_id = %(tenant_id)s AND a.seq < %(place)s
+   AND {about}
+   AND {wanted}
  ORDER BY a.seq DESC LIMIT %(limit)s
 
 -- name: list_oldest
 -- Called by exports: the next entries of a tenant, oldest first.
-SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed, a.reason,
-       a.trace_id, a.event_id, a.events, a.hash
-  FROM audit AS a
+{entries}
  WHERE a.tenant_id = %(tenant_id)s AND a.seq > %(place)s
-   AND (%(resource_kind)s::text IS NULL OR a.resource_kind = %(resource_kind)s)
-   AND (%(resource_id)s::text IS NULL OR a.resource_id = %(resource_id)s)
-   AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
-   AND (%(action)s::text IS NULL OR a.action = %(action)s)
-   AND (%(allowed)s::boolean IS NULL OR a.allowed = %(allowed)s)
-   AND (%(trace_id)s::text IS NULL OR a.trace_id = %(trace_id)s)
-   AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
-   AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+   AND {about}
+   AND {wanted}
  ORDER BY a.seq LIMIT %(limit)s
 
 -- name: list_of_asset
 -- Called by GET /lily/v1/metadata/audit/…: a page of what concerns one asset, newest first. A batch names no asset:
 -- the asset's changes tell which batches wrote it.
-SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, a.resource_id, a.allowed, a.reason,
-       a.trace_id, a.event_id, a.events, a.hash
-  FROM audit AS a
+{entries}
  WHERE a.tenant_id = %(tenant_id)s AND a.seq < %(place)s
    AND a.seq IN (
        SELECT seq FROM audit
@@ -88,12 +90,7 @@ SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, 
          FROM (SELECT DISTINCT batch_of(event_id) AS id FROM changes
                 WHERE asset_id = %(resource_id)s AND tenant_id = %(tenant_id)s) AS batch
          JOIN audit AS member ON member.tenant_id = %(tenant_id)s AND member.event_id = batch.id)
-   AND (%(actor)s::text IS NULL OR a.actor = %(actor)s)
-   AND (%(action)s::text IS NULL OR a.action = %(action)s)
-   AND (%(allowed)s::boolean IS NULL OR a.allowed = %(allowed)s)
-   AND (%(trace_id)s::text IS NULL OR a.trace_id = %(trace_id)s)
-   AND (%(since)s::timestamptz IS NULL OR a.at >= %(since)s)
-   AND (%(until)s::timestamptz IS NULL OR a.at < %(until)s)
+   AND {wanted}
  ORDER BY a.seq DESC LIMIT %(limit)s
 
 -- name: read_chain

@@ -1,0 +1,1 @@
+"""Ways out: what leaves Lily for other systems, one file per kind of target."""
