@@ -37,6 +37,11 @@ def members(batch_id: UUID) -> Iterator[UUID]:
     return (UUID(int=first | index) for index in range(size_of(batch_id)))
 
 
+def first_member(event_id: UUID) -> UUID:
+    """The id of the batch an event belongs to; an id that Lily did not make stands for itself."""
+    return UUID(int=event_id.int & ~_INDEX_MASK) if event_id.version in (7, 8) else event_id
+
+
 def last_member(batch_id: UUID) -> UUID:
     return UUID(int=(batch_id.int & ~_INDEX_MASK) | (size_of(batch_id) - 1))
 
