@@ -155,6 +155,7 @@ def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir:
         AuthSettings,
         DatabaseSettings,
         LakeSettings,
+        SecretsSettings,
         Settings,
         SparkSettings,
     )
@@ -176,4 +177,5 @@ def _settings(database: str, kafka: KafkaSettings, services: Services, data_dir:
         ),
         auth=AuthSettings(secret=services.environment["LILY_AUTH_SECRET"]),
         audit=AuditSettings(key=services.environment["LILY_AUDIT_KEY"]),
+        secrets=SecretsSettings(keys=services.environment["LILY_SECRETS_KEYS"]),
     )

@@ -269,6 +269,7 @@ INSTALLATIONS_OWN = {
     "api_keys",
     "audit",
     "audit_heads",
+    "connectors",
     "group_members",
     "group_roles",
     "groups",

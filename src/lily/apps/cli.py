@@ -9,6 +9,7 @@ import typer
 from lily.apps.commands.audit import audit
 from lily.apps.commands.bench import bench
 from lily.apps.commands.checks import run_tests
+from lily.apps.commands.connector import connector
 from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
@@ -44,6 +45,7 @@ app.add_typer(secrets, name="secrets")
 app.add_typer(user, name="user")
 app.add_typer(policy, name="policy")
 app.add_typer(key, name="key")
+app.add_typer(connector, name="connector")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)
 

@@ -17,6 +17,7 @@ from lily.access.assets import AssetGuard
 from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
+from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.identity import IdentityParts
 from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
@@ -73,6 +74,7 @@ def build_app(settings: Settings) -> FastAPI:
     trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
     identity = IdentityParts(settings.auth, database)
     access = AccessParts(database, identity.announcements, guard, AssetLists(homes))
+    connectors = open_connectors(settings.secrets, database)
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
@@ -83,6 +85,7 @@ def build_app(settings: Settings) -> FastAPI:
         EntityWrites(writer).router(),
         EntityReads(guard, after).router(),
         *identity.routers(),
+        *connector_routers(connectors, identity.announcements),
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 

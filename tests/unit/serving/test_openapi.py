@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 
 from lily.access.calls import authenticate
 from lily.apps.gateway import build_app
+from lily.repositories.keyrings import new_key
 from lily.serving.rest.system import PUBLIC_PATHS
 from lily.settings import (
     AuditSettings,
@@ -21,6 +22,7 @@ from lily.settings import (
     DatabaseSettings,
     KafkaSettings,
     LakeSettings,
+    SecretsSettings,
     Settings,
     SparkSettings,
 )
@@ -38,6 +40,7 @@ def make_app() -> FastAPI:
         spark=SparkSettings(checkpoints="/nowhere"),
         auth=AuthSettings(secret="a secret of at least thirty-two bytes"),  # type: ignore[arg-type]
         audit=AuditSettings(key="a key of this test"),  # type: ignore[arg-type]
+        secrets=SecretsSettings(keys=new_key("test")),  # type: ignore[arg-type]
     )
     return build_app(settings)
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from psycopg.rows import tuple_row
 
 from lily.repositories.keyrings import KEY_BYTES, Keyring, decrypt, encrypt
-from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.pool import Connection, Database
 from lily.repositories.postgres.queries import load
 
 _SQL = load("secrets.sql")
@@ -49,13 +49,11 @@ class PostgresSecrets:
 
     async def put(self, name: SecretName, value: bytes) -> None:
         """Store or replace a secret, under a fresh data key."""
-        data_key = os.urandom(KEY_BYTES)
-        row = name.parameters() | {
-            "key_id": self._keyring.current,
-            "wrapped_key": self._keyring.wrap(data_key, name.context),
-            "ciphertext": encrypt(AESGCM(data_key), value, name.context),
-        }
-        await self._database.fetch(_SQL["put_secret"], row)
+        await self._database.fetch(_SQL["put_secret"], self._sealed(name, value))
+
+    async def put_within(self, connection: Connection, name: SecretName, value: bytes) -> None:
+        """The same, as a part of a transaction of that tenant."""
+        await connection.execute(_SQL["put_secret"], self._sealed(name, value))
 
     async def get(self, name: SecretName) -> bytes | None:
         """The secret, or None; `SecretUnreadable` when it is there and cannot be decrypted."""
@@ -68,6 +66,18 @@ class PostgresSecrets:
 
     async def delete(self, name: SecretName) -> None:
         await self._database.fetch(_SQL["delete_secret"], name.parameters())
+
+    async def delete_within(self, connection: Connection, name: SecretName) -> None:
+        """The same, as a part of a transaction of that tenant."""
+        await connection.execute(_SQL["delete_secret"], name.parameters())
+
+    def _sealed(self, name: SecretName, value: bytes) -> dict[str, Any]:
+        data_key = os.urandom(KEY_BYTES)
+        return name.parameters() | {
+            "key_id": self._keyring.current,
+            "wrapped_key": self._keyring.wrap(data_key, name.context),
+            "ciphertext": encrypt(AESGCM(data_key), value, name.context),
+        }
 
 
 def rotate_keys(url: str, keyring: Keyring) -> int:

@@ -1,0 +1,36 @@
+"""The types of connectors this installation knows, and the gateway's routes about connectors, wired."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from lily.domain.connectors import SECRET, ConnectorType, ConnectorTypes
+from lily.repositories.keyrings import open_keyring
+from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.connectors import PostgresConnectors
+from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.secrets import PostgresSecrets
+from lily.serving.rest.connectors import ConnectorRoutes
+from lily.settings import SecretsSettings
+
+
+def connector_types() -> ConnectorTypes:
+    """Every type somebody here can speak to."""
+    return ConnectorTypes(
+        [
+            ConnectorType("monte-carlo", {SECRET: True}),
+            ConnectorType("webhook-in", {SECRET: True}),
+            ConnectorType("slack", {SECRET: True, "signing_secret": False}),
+            ConnectorType("webhook", {SECRET: True, "previous_secret": False, "client_key": False}),
+            ConnectorType("postgres", {SECRET: True}),
+        ]
+    )
+
+
+def open_connectors(settings: SecretsSettings, database: Database) -> PostgresConnectors:
+    """The registry, on the shared cell's database; needs the key of secrets."""
+    return PostgresConnectors(database, PostgresSecrets(database, open_keyring(settings)))
+
+
+def connector_routers(connectors: PostgresConnectors, announcements: Announcements) -> list[APIRouter]:
+    return [ConnectorRoutes(connectors, connector_types(), announcements).router()]

@@ -1,0 +1,75 @@
+"""What a connector is: a system a tenant connects Lily with, to hear from it, to tell it, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lily.domain.errors import InvalidInput
+
+#: What a connector's secret is called when it has only one.
+SECRET = "secret"
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """One connection; `secrets` are the names of those it has, never what they are."""
+
+    tenant_id: str
+    connector_id: str
+    type: str
+    name: str
+    config: Mapping[str, Any]
+    is_disabled: bool
+    secrets: tuple[str, ...]
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+
+
+def accept(_config: Mapping[str, Any]) -> None:
+    """The check of a type that takes any configuration."""
+
+
+@dataclass(frozen=True)
+class ConnectorType:
+    """A kind of system: the secrets it logs in with, each with whether it must have it, and how it is checked
+    what is configured (`InvalidInput` says what is wrong)."""
+
+    name: str
+    secrets: Mapping[str, bool] = field(default_factory=dict)
+    check_config: Callable[[Mapping[str, Any]], None] = accept
+
+    def check(self, config: Mapping[str, Any], secrets: Iterable[str]) -> None:
+        """`InvalidInput` unless a connector of this type may be like this."""
+        given = set(secrets)
+        if unknown := sorted(given - set(self.secrets)):
+            known = ", ".join(self.secrets) or "none"
+            raise _wrong("/secret", f"{self.name} has no secret {unknown[0]!r}; it has: {known}")
+        for name, is_needed in self.secrets.items():
+            if is_needed and name not in given:
+                raise _wrong("/secret", f"{self.name} needs the secret {name!r}")
+        self.check_config(config)
+
+
+class ConnectorTypes:
+    """The types this installation knows."""
+
+    def __init__(self, types: Iterable[ConnectorType]) -> None:
+        self._types = {each.name: each for each in types}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._types))
+
+    def of(self, name: str) -> ConnectorType:
+        """The type with this name; `InvalidInput` lists those there are."""
+        if name not in self._types:
+            raise _wrong("/type", f"unknown type {name!r}; known: {', '.join(self.names)}")
+        return self._types[name]
+
+
+def _wrong(pointer: str, detail: str) -> InvalidInput:
+    return InvalidInput(f"{pointer}: {detail}", errors=[{"pointer": pointer, "detail": detail}])

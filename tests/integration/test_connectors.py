@@ -1,0 +1,149 @@
+"""Connectors: registered, listed, changed and removed, with secrets that never come out again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from rest_kit import Gateway, gateway, problem
+from typer.testing import CliRunner
+
+from kit.eventually import eventually
+from lily.apps.cli import app
+from lily.settings import Settings
+
+CONNECTORS = "/lily/v1/connectors/acme"
+BODY = {"type": "monte-carlo", "name": "mc", "secret": "a shared secret", "config": {"account_id": "a"}}
+
+
+@pytest.fixture(scope="module")
+def module_api(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as running:
+        yield running
+
+
+@pytest.fixture
+def api(module_api: Gateway) -> Gateway:
+    module_api.execute("DELETE FROM connectors")
+    module_api.execute("DELETE FROM secrets")
+    return module_api
+
+
+def test_a_connector_is_registered_and_its_secret_is_never_shown_again(api: Gateway) -> None:
+    made = api.call("POST", CONNECTORS, json=BODY)
+    assert made.status_code == 201
+    document = made.json()
+    assert (document["type"], document["name"], document["config"]) == ("monte-carlo", "mc", BODY["config"])
+    assert document["secrets"] == ["secret"]
+    place = f"{CONNECTORS}/{document['connector_id']}"
+    assert made.headers["location"] == place
+    shown = [made, api.call("GET", place), api.call("GET", CONNECTORS)]
+    assert all(BODY["secret"] not in answer.text for answer in shown)
+    assert shown[2].json()["connectors"] == [shown[1].json()] == [document]
+    [(sealed,)] = api.fetch("SELECT ciphertext FROM secrets")
+    assert str(BODY["secret"]).encode() not in sealed
+
+
+def test_removing_a_connector_forgets_its_secrets(api: Gateway) -> None:
+    made = api.call("POST", CONNECTORS, json=BODY).json()
+    assert api.call("DELETE", f"{CONNECTORS}/{made['connector_id']}").status_code == 204
+    assert api.fetch("SELECT FROM secrets") == []
+    problem(api.call("DELETE", f"{CONNECTORS}/{made['connector_id']}"), 404, "not_found")
+
+
+def test_a_secret_is_replaced_without_being_shown(api: Gateway) -> None:
+    body = {"type": "slack", "name": "s", "secret": {"secret": "one", "signing_secret": "two"}}
+    made = api.call("POST", CONNECTORS, json=body).json()
+    place = f"{CONNECTORS}/{made['connector_id']}"
+    change = {"secret": {"signing_secret": None, "secret": "three"}, "is_disabled": True, "name": "t"}
+    now = api.call("PATCH", place, json=change).json()
+    assert (now["secrets"], now["is_disabled"], now["name"]) == (["secret"], True, "t")
+    problem(api.call("PATCH", place, json={"secret": {"secret": None}}), 422, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "carrier-pigeon"},
+        {"secret": {}},
+        {"secret": {"secret": "a", "other": "hidden thing"}},
+        {"config": {"text": "x" * 70_000}},
+        {"config": []},
+        {"name": ""},
+        {"extra": 1},
+    ],
+)
+def test_what_cannot_be_a_connector_is_refused_without_repeating_the_secret(
+    wrong: dict[str, object], api: Gateway
+) -> None:
+    answer = api.call("POST", CONNECTORS, json=BODY | wrong)
+    problem(answer, 422, "invalid_input")
+    assert "a shared secret" not in answer.text
+    assert "hidden thing" not in answer.text
+
+
+def test_a_name_is_used_once(api: Gateway) -> None:
+    first = api.call("POST", CONNECTORS, json=BODY).json()
+    problem(api.call("POST", CONNECTORS, json=BODY), 409, "already_exists")
+    second = api.call("POST", CONNECTORS, json=BODY | {"name": "other"}).json()
+    taken = api.call("PATCH", f"{CONNECTORS}/{second['connector_id']}", json={"name": first["name"]})
+    problem(taken, 409, "already_exists")
+
+
+def test_only_an_administrator_of_the_tenant_has_a_say_about_its_connectors(api: Gateway) -> None:
+    made = api.call("POST", CONNECTORS, json=BODY).json()
+    place = f"{CONNECTORS}/{made['connector_id']}"
+    other = api.token(tenant="globex")
+    for method, path in (("GET", CONNECTORS), ("GET", place), ("DELETE", place)):
+        problem(api.call(method, path, as_=other), 404, "not_found")
+        problem(api.call(method, path, as_=api.token(role="editor")), 403, "forbidden")
+    problem(api.call("POST", CONNECTORS, as_=api.token(role="steward"), json=BODY), 403, "forbidden")
+    assert api.call("GET", CONNECTORS, as_=api.token(role="auditor")).status_code == 200
+    foreign = place.replace("acme", "globex")
+    problem(api.call("GET", foreign, as_=other), 404, "not_found")
+
+
+def test_the_audit_tells_who_registered_and_removed_a_connector(api: Gateway) -> None:
+    made = api.call("POST", CONNECTORS, json=BODY).json()["connector_id"]
+    api.call("DELETE", f"{CONNECTORS}/{made}")
+    noted = {("create", "ada"), ("delete", "ada")}
+    read = "SELECT action, actor FROM audit WHERE resource_id = %s"
+    eventually(lambda: {tuple(row) for row in api.fetch(read, made)} >= noted)
+
+
+def test_the_operator_adds_lists_and_removes_connectors(
+    api: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings = api.settings
+    for name, value in {
+        "DATABASE_URL": settings.database.url.get_secret_value(),
+        "DATABASE_GATEWAY_PASSWORD": settings.database.gateway_password.get_secret_value(),
+        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
+        "LAKE_WAREHOUSE": "/nowhere",
+        "SPARK_CHECKPOINTS": "/nowhere",
+        "AUTH_SECRET": "a secret of at least thirty-two bytes",
+        "AUDIT_KEY": "a key of at least thirty-two bytes, too",
+        "SECRETS_KEYS": settings.secrets.keys.get_secret_value(),
+    }.items():
+        monkeypatch.setenv(f"LILY_{name}", value)
+
+    def lily(*arguments: str, stdin: str = "") -> str:
+        common = ["--tenant", "acme", "--data-dir", str(tmp_path)]
+        result = CliRunner().invoke(app, ["connector", *arguments, *common], input=stdin)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    made = lily(
+        "add", "slack", "alerts", "--config", '{"channel": "#data"}', "--secret-file", "-", stdin="xoxb"
+    )
+    [listed] = lily("list").splitlines()
+    assert json.loads(listed)["connector_id"] == made.strip()
+    assert "xoxb" not in listed
+    assert api.call("GET", f"{CONNECTORS}/{made.strip()}").json()["config"] == {"channel": "#data"}
+    lily("remove", made.strip())
+    assert lily("list") == ""
+    result = CliRunner().invoke(app, ["connector", "remove", str(uuid4()), "--tenant", "acme"])
+    assert result.exit_code == 1
