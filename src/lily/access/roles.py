@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from lily.access.decisions import ASSET, Action
 
 _EVERY_ACTION = frozenset(Action)
-_ADMINISTRATION = ("policy", "role", "scraper_policy", "user", "tenant", "connector", "audit")
+_ADMINISTRATION = (
+    "policy",
+    "protection_rule",
+    "role",
+    "scraper_policy",
+    "user",
+    "tenant",
+    "connector",
+    "audit",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +39,7 @@ def _grants() -> tuple[Grant, ...]:
         Grant("owner", _EVERY_ACTION, None),
         Grant("steward", frozenset({read, write, delete})),
         Grant("steward", frozenset({read, Action.ADMINISTER}), "policy"),
+        Grant("steward", frozenset({read, Action.ADMINISTER}), "protection_rule"),
         Grant("steward", frozenset({read, write}), "tag"),
         Grant("steward", frozenset({read}), "role"),
         Grant("steward", frozenset({read}), "scraper_policy"),

@@ -21,6 +21,7 @@ from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.identity import IdentityParts
 from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
+from lily.apps.protection import protection_routers
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -80,6 +81,7 @@ def build_app(settings: Settings) -> FastAPI:
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
         *access.routers(after, PageTokens(secret)),
         *lineage_routers(homes, writer, after, PageTokens(secret)),
+        *protection_routers(database, homes, guard, identity.announcements, after),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),

@@ -55,6 +55,10 @@ class PostgresSecrets:
         """The same, as a part of a transaction of that tenant."""
         await connection.execute(_SQL["put_secret"], self._sealed(name, value))
 
+    async def put_once(self, name: SecretName, value: bytes) -> None:
+        """Store a secret unless there is one."""
+        await self._database.fetch(_SQL["put_secret_once"], self._sealed(name, value))
+
     async def get(self, name: SecretName) -> bytes | None:
         """The secret, or None; `SecretUnreadable` when it is there and cannot be decrypted."""
         rows = await self._database.fetch(_SQL["get_secret"], name.parameters())

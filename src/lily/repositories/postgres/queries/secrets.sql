@@ -7,6 +7,12 @@ VALUES (%(tenant_id)s, %(owner)s, %(name)s, %(key_id)s, %(wrapped_key)s, %(ciphe
 ON CONFLICT (tenant_id, owner, name) DO UPDATE SET key_id = excluded.key_id, wrapped_key = excluded.wrapped_key,
     ciphertext = excluded.ciphertext, updated_at = clock_timestamp()
 
+-- name: put_secret_once
+-- Called by PostgresSecrets.
+INSERT INTO secrets (tenant_id, owner, name, key_id, wrapped_key, ciphertext)
+VALUES (%(tenant_id)s, %(owner)s, %(name)s, %(key_id)s, %(wrapped_key)s, %(ciphertext)s)
+ON CONFLICT DO NOTHING
+
 -- name: get_secret
 -- Called by PostgresSecrets.
 SELECT key_id, wrapped_key, ciphertext FROM secrets

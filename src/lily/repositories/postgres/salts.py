@@ -1,0 +1,24 @@
+"""The salt of a tenant's hashed values: one for all engines, so that a value has the same hash everywhere."""
+
+from __future__ import annotations
+
+import secrets
+
+from lily.repositories.postgres.secrets import PostgresSecrets, SecretName
+
+
+class ProtectionSalts:
+    """Made when first asked for, kept encrypted, and never changed."""
+
+    def __init__(self, stored: PostgresSecrets) -> None:
+        self._stored = stored
+
+    async def of(self, tenant_id: str) -> str:
+        """64 hexadecimal digits. A hash is SHA-256 over them and the value (UTF-8), in lower-case hex."""
+        name = SecretName(tenant_id, "protection", "salt")
+        salt = await self._stored.get(name)
+        if salt is None:
+            await self._stored.put_once(name, secrets.token_hex(32).encode())
+            salt = await self._stored.get(name)
+        assert salt is not None
+        return salt.decode()

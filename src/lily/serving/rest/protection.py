@@ -1,0 +1,133 @@
+"""The routes that read and change protection rules and tell what they do, under /lily/v1/protection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from lily.access.assets import AssetGuard
+from lily.access.calls import Call, Reading, call_for
+from lily.access.decisions import Action, Resource
+from lily.access.requests import MalformedRequest, check_id
+from lily.domain.errors import NotFound
+from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.protected_columns import PostgresProtectedColumns, judged
+from lily.repositories.postgres.protection_rules import PostgresProtectionRules
+from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.bodies import body_of, read_model
+from lily.serving.rest.protection_documents import RuleBody, column_document, rule_document
+
+RULES = "/lily/v1/protection/rules"
+COLUMNS = "/lily/v1/protection/columns"
+
+ReadingRules = Annotated[Call, Depends(call_for(Action.READ, "protection_rule"))]
+AdministeringRules = Annotated[Call, Depends(call_for(Action.ADMINISTER, "protection_rule"))]
+
+
+@dataclass(frozen=True)
+class ProtectionRoutes:
+    """A change is answered when every gateway works by it."""
+
+    rules: PostgresProtectionRules
+    columns: PostgresProtectedColumns
+    guard: AssetGuard
+    announcements: Announcements
+    after: AfterEvent
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["protection"])
+        one, body = RULES + "/{rule_id}", body_of(RuleBody)
+        for path, method, handler, operation, extra in (
+            (RULES, "POST", self.create, "createProtectionRule", body),
+            (RULES, "GET", self.list, "listProtectionRules", None),
+            (one, "GET", self.get, "getProtectionRule", None),
+            (one, "PUT", self.replace, "replaceProtectionRule", body),
+        ):
+            router.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                operation_id=operation,
+                openapi_extra=extra,
+                status_code=201 if method == "POST" else 200,
+            )
+        router.add_api_route(
+            COLUMNS + "/{asset_id:path}",
+            self.applied,
+            methods=["GET"],
+            operation_id="listProtectedColumns",
+            dependencies=[Depends(self.after.visible)],
+        )
+        router.add_api_route(
+            one, self.remove, methods=["DELETE"], operation_id="deleteProtectionRule", status_code=204
+        )
+        return router
+
+    async def create(self, request: Request, call: AdministeringRules) -> Response:
+        """A new rule; engines that ask follow it from now on, enforced databases within a moment."""
+        body = await read_model(request, RuleBody)
+        rule = body.rule()
+        stored = await self.rules.add(call.tenant_id, rule, body.description, call.principal.subject)
+        await self.announcements.wait_until_heard()
+        return _answer(rule_document(stored), 201, {"location": f"{RULES}/{rule.rule_id}"})
+
+    async def list(self, call: ReadingRules) -> Response:
+        """All rules, in the order of their ids."""
+        found = await self.rules.list(call.tenant_id)
+        return _answer({"rules": [rule_document(each) for each in found]})
+
+    async def get(self, call: ReadingRules, rule_id: str) -> Response:
+        stored = await self.rules.find(call.tenant_id, _checked(rule_id))
+        if stored is None:
+            raise _unknown(rule_id)
+        return _answer(rule_document(stored))
+
+    async def replace(self, request: Request, call: AdministeringRules, rule_id: str) -> Response:
+        """The rule, replaced as a whole."""
+        body = await read_model(request, RuleBody)
+        stored = await self.rules.replace(call.tenant_id, body.rule(_checked(rule_id)), body.description)
+        if stored is None:
+            raise _unknown(rule_id)
+        await self.announcements.wait_until_heard()
+        return _answer(rule_document(stored))
+
+    async def remove(self, call: AdministeringRules, rule_id: str) -> Response:
+        """The rule is gone, and with it what it did to columns."""
+        if not await self.rules.remove(call.tenant_id, _checked(rule_id)):
+            raise _unknown(rule_id)
+        await self.announcements.wait_until_heard()
+        return Response(status_code=204)
+
+    async def applied(self, call: Reading, asset_id: str) -> Response:
+        """The protected columns among an asset and what it contains, as far as the caller may see them.
+
+        Who protects what from whom is for those who may read the rules.
+        """
+        await call.require(Action.READ, Resource(call.tenant_id, "protection_rule"))
+        if await self.guard.find(call, check_id(asset_id)) is None:
+            raise NotFound(f"there is no asset {asset_id!r}")
+        columns = await self.columns.below(call.tenant_id, [asset_id])
+        seen = await self.guard.readable(call, [column.asset_id for column in columns])
+        found = judged(sorted(columns, key=lambda each: each.asset_id), await self.rules.load(call.tenant_id))
+        shown = [column_document(*each) for each in found if each[1] and each[0].asset_id in seen]
+        return _answer({"asset_id": asset_id, "columns": shown})
+
+
+def _answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(to_json(content), status, headers, media_type="application/json")
+
+
+def _checked(rule_id: str) -> str:
+    try:
+        return str(UUID(rule_id))
+    except ValueError:
+        raise MalformedRequest(f"a rule's id is a UUID, not {rule_id[:64]!r}") from None
+
+
+def _unknown(rule_id: str) -> NotFound:
+    return NotFound(f"there is no protection rule {rule_id!r}; GET {RULES} lists them")
