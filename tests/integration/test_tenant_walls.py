@@ -274,6 +274,8 @@ INSTALLATIONS_OWN = {
     "group_roles",
     "groups",
     "login_attempts",
+    "notification_causes",
+    "notifications",
     "policies",
     "quota_demands",
     "refresh_tokens",
@@ -283,6 +285,7 @@ INSTALLATIONS_OWN = {
     "scraper_policies",
     "secrets",
     "sessions",
+    "subscriptions",
     "tenants",
     "users",
 }
