@@ -9,7 +9,7 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -22,8 +22,9 @@ from kit.model import Event, purge
 from kit.staging import batch_of
 from kit.staging import stage as stage_assets
 from lily.domain.assets import Field, Lane
+from lily.pipeline.statement_staging import SCHEMA
 from lily.repositories.postgres.applier import Applier
-from lily.repositories.postgres.lineage_applier import LineageApplier, StagedStatement
+from lily.repositories.postgres.lineage_applier import LineageApplier
 from lily.repositories.postgres.propagator import Propagator
 
 Piece = list[Said | Event]
@@ -151,8 +152,9 @@ class Graph:
             if isinstance(said, Said)
         ]
         if statements:
-            numbered = [replace(one, offset=offset) for offset, one in enumerate(statements)]
-            self.applier.apply("lineage", batch_id, numbered)
+            numbered = [one | {"offset": offset} for offset, one in enumerate(statements)]
+            staged = pa.Table.from_pylist(numbered, SCHEMA)
+            self.applier.apply_table(batch_of(len(numbered), batch_id, Lane.LINEAGE), staged)
         tables = [
             stage_assets(events, tenant)
             for tenant, piece in pieces.items()
@@ -189,25 +191,24 @@ class Graph:
             self._told = seq
 
 
-def _staged(said: Said, tenant: str) -> StagedStatement:
-    return StagedStatement(
-        topic="made-by-the-test",
-        partition=0,
-        offset=0,
-        event_id=str(said.event_id),
-        tenant_id=tenant,
-        event_time=said.event_time,
-        received_at=said.event_time,
-        actor="ada",
-        kind=said.kind,
-        source=said.source,
-        holds=said.holds,
-        from_id=said.from_id or None,
-        to_id=said.to_id or None,
-        relationship_type=said.relationship_type or None,
-        tags=list(said.tags) or None,
-        body=json.dumps(said.body),
-    )
+def _staged(said: Said, tenant: str) -> dict[str, Any]:
+    return {
+        "topic": "made-by-the-test",
+        "partition": 0,
+        "event_id": str(said.event_id),
+        "tenant_id": tenant,
+        "event_time": said.event_time,
+        "received_at": said.event_time,
+        "actor": "ada",
+        "kind": said.kind,
+        "source": said.source,
+        "holds": said.holds,
+        "from_id": said.from_id or None,
+        "to_id": said.to_id or None,
+        "relationship_type": said.relationship_type or None,
+        "tags": list(said.tags) or None,
+        "body": json.dumps(said.body),
+    }
 
 
 def difference(graph: Graph, histories: dict[str, History]) -> str | None:

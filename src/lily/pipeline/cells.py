@@ -47,7 +47,9 @@ class CellQueries:
             name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane))
             for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
         }
-        self._statements = lineage.LineageQuery(LineageApplier(url), partial(self._tell, Lane.LINEAGE))
+        self.lanes[lineage.NAME] = LaneQuery(
+            lineage.NAME, Lane.LINEAGE, LineageApplier(url), partial(self._tell, Lane.LINEAGE)
+        )
         self._propagation = Propagation(settings, self._relays[Lane.LINEAGE].wake)
         self._starters: dict[str, Callable[[], StreamingQuery]] = {}
         self._queries: dict[str, StreamingQuery] = {}
@@ -65,7 +67,6 @@ class CellQueries:
 
     def _check(self) -> None:
         positions = {name: query.applier.position(name) for name, query in self.lanes.items()}
-        positions[lineage.NAME] = self._statements.applier.position(lineage.NAME)
         for name, position in positions.items():
             check_checkpoint(Path(self._settings.spark.checkpoints) / name, name, position)
 
@@ -78,7 +79,7 @@ class CellQueries:
         self._starters = {
             structural.NAME: lambda: structural.start(session, settings, self.lanes[structural.NAME]),
             leaf.NAME: lambda: leaf.start(session, settings, self.lanes[leaf.NAME]),
-            lineage.NAME: lambda: lineage.start(session, settings, self._statements),
+            lineage.NAME: lambda: lineage.start(session, settings, self.lanes[lineage.NAME]),
         }
         self._queries = {name: start() for name, start in self._starters.items()}
         for follower in self._threads():
@@ -94,7 +95,6 @@ class CellQueries:
         self._lake.stop()
         for lane in self.lanes.values():
             lane.applier.close()
-        self._statements.applier.close()
 
     def revive(self) -> bool:
         """Start failed queries again; false when they keep failing, and are left alone for a while."""

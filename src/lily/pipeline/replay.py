@@ -21,7 +21,7 @@ from lily.log.topics import LANE_TOPICS, Topic
 from lily.pipeline.jobs import leaf, lineage, structural
 from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import stage
-from lily.pipeline.statements import stage_statements
+from lily.pipeline.statement_staging import stage_statements
 from lily.pipeline.summaries import summarise
 from lily.pipeline.transforms.records import parse_records
 from lily.repositories.iceberg.catalog import events_table
@@ -50,7 +50,7 @@ def restore_from_lake(session: SparkSession, settings: Settings) -> int:
     url = settings.database.url.get_secret_value()
     restored = 0
     for lane, topic in LANE_TOPICS.items():
-        apply = _applying_statements(url) if lane is Lane.LINEAGE else _applying_assets(url, lane)
+        apply = _applying(url, lane)
         for partition, first in first_offsets(settings.kafka, topic).items():
             name = topic.under(settings.kafka.topic_prefix)
             older = session.table(events_table(settings.lake.namespace)).where(
@@ -72,25 +72,17 @@ def _apply(apply: Callable[[DataFrame, int], int], events: DataFrame) -> int:
     return applied
 
 
-def _applying_assets(url: str, lane: Lane) -> Callable[[DataFrame, int], int]:
-    query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, Applier(url), lambda _: None)
+def _applying(url: str, lane: Lane) -> Callable[[DataFrame, int], int]:
+    is_lineage = lane is Lane.LINEAGE
+    applier = LineageApplier(url) if is_lineage else Applier(url)
+    query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, applier, lambda _: None)
 
     def apply(chunk: DataFrame, start: int) -> int:
-        staged = stage(chunk.transform(parse_records).toArrow())
+        records = chunk if is_lineage else chunk.transform(parse_records)
+        staged = (stage_statements if is_lineage else stage)(records.toArrow())
         if staged.num_rows:
             query.applier.apply_table(describe(query, start, summarise(staged)), staged)
         return int(staged.num_rows)
-
-    return apply
-
-
-def _applying_statements(url: str) -> Callable[[DataFrame, int], int]:
-    applier = LineageApplier(url)
-
-    def apply(chunk: DataFrame, _start: int) -> int:
-        staged = stage_statements(chunk.orderBy("offset").toArrow().to_pylist())
-        applier.apply_anew(staged)
-        return len(staged)
 
     return apply
 

@@ -79,7 +79,7 @@ _SAID = (
     "is_deleted",
 )
 _BITS = {name: int(Field[name.upper()]) for name in _SAID} | {"tags": int(Field.USER_TAGS)}
-_TENANT = r"^[A-Za-z0-9_.-]{1,63}$"
+TENANT = r"^[A-Za-z0-9_.-]{1,63}$"
 _ASSET_ID = r"^[^[:cntrl:]]{1,512}$"
 _TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 #: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.
@@ -87,7 +87,7 @@ _NUL = r"(^|[^\\])(\\\\)*\\u0000"
 #: Half of a surrogate pair, or a number with hundreds of digits.
 _SUSPICIOUS = r"\\u[dD][89a-fA-F]|[0-9][eE][+]?[0-9]{3}|[0-9]{300}"
 _SHOWN = 200
-_ACTOR_MAX = 256
+ACTOR_MAX = 256
 
 #: What makes an event unfit, in the order it is looked at.
 REASONS = {
@@ -142,14 +142,14 @@ def stage_batch(parsed: pa.RecordBatch) -> pa.RecordBatch:
         "event_time": pc.coalesce(
             where(fit, record.times["event_time"]), where(fit, record.times["updated_at"]), received
         ),
-        "traceparent": _traces(lookup(header, "traceparent")),
+        "traceparent": sound_traces(lookup(header, "traceparent")),
         "tenant_id": where(_passed(reason, "no_tenant"), record.tenant_id),
         "event_id": where(_passed(reason, "no_id"), event_ids(record.given_id, record.source)),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _traces(texts: pa.Array) -> pa.Array:
+def sound_traces(texts: pa.Array) -> pa.Array:
     return where(matches(texts, _TRACEPARENT), texts)
 
 
@@ -187,7 +187,7 @@ def _broken_envelope(record: _Record) -> dict[str, pa.Array]:
         "not_utf8": record.is_unparsed,
         "unknown_type": pc.invert(is_true(pc.is_in(record.event_type, pa.array(_TYPES)))),
         "no_id": pc.invert(matches(record.given_id, r"^[^\x00]+$")),
-        "no_tenant": pc.invert(matches(record.tenant_id, _TENANT)),
+        "no_tenant": pc.invert(matches(record.tenant_id, TENANT)),
         "bad_header": pc.or_(matches(record.actor, r"\x00"), matches(record.source, r"\x00")),
     }
 
@@ -232,14 +232,14 @@ def _dead_letter(parsed: pa.RecordBatch, reason: pa.Array) -> dict[str, pa.Array
     refused = pc.is_valid(reason)
     names = pc.index_in(reason, pa.array(list(REASONS)))
     words = pc.take(pa.array(list(REASONS.values())), names)
-    shown = selected(parsed["value"], refused, _beginning, pa.string())
+    shown = selected(parsed["value"], refused, beginning, pa.string())
     return {
         "topic": parsed["topic"],
         "partition": parsed["partition"],
         "offset": parsed["offset"],
         "key": where(refused, parsed["key"]),
         "payload": where(refused, parsed["value"]),
-        "headers": selected(parsed["headers"], refused, _as_json, pa.string()),
+        "headers": selected(parsed["headers"], refused, headers_as_json, pa.string()),
         "reason": reason,
         "detail": pc.binary_join_element_wise(words, shown, "; got "),
     }
@@ -255,7 +255,7 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     return {name: where(speaks, record.said[name]) for name in _SAID} | {
         "asset_id": where(fit, record.asset_id),
         "created_at": where(fit, record.times["created_at"]),
-        "actor": where(fit, pc.utf8_slice_codeunits(record.actor, 0, _ACTOR_MAX)),
+        "actor": where(fit, pc.utf8_slice_codeunits(record.actor, 0, ACTOR_MAX)),
         "expected_version": where(fit, record.said["expected_version"]),
         "fields": pc.if_else(is_purge, pa.scalar(int(ALL_FIELDS), pa.int16()), mentioned),
         "source_tags": where(from_source, tags),
@@ -272,12 +272,12 @@ def _mentioned(keys: pa.Array, from_source: pa.Array) -> pa.Array:
     return pc.if_else(pc.and_(from_source, has_tags), moved, mentioned)
 
 
-def _beginning(value: bytes | None) -> str:
+def beginning(value: bytes | None) -> str:
     """The beginning of a payload, as far as it can be shown."""
     return (value or b"")[:_SHOWN].decode(errors="replace").replace("\0", "") or "nothing"
 
 
-def _as_json(headers: list[dict[str, Any]] | None) -> str:
+def headers_as_json(headers: list[dict[str, Any]] | None) -> str:
     """Headers for the dead letter, in their order: names, and values in base 64."""
     kept = [{"key": h["key"], "value": b64encode(h["value"] or b"").decode()} for h in headers or []]
     return json.dumps(kept)

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
+import pyarrow as pa
 import pytest
 
 from lily.log.envelope import EventType
-from lily.pipeline.statements import stage_statement
-from lily.repositories.postgres.lineage_applier import StagedStatement
+from lily.pipeline.statement_staging import stage_statements
 
 RECEIVED = datetime(2026, 1, 2, tzinfo=UTC)
+RECORDS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
+)
 EDGE = {"from_asset_id": "a", "to_asset_id": "b", "relationship_type": "contains"}
 
 
-def staged(
-    payload: Any, event_type: EventType = EventType.EDGE_ASSERTED, **replaced: bytes
-) -> StagedStatement:
+def record(payload: Any, event_type: EventType, **replaced: bytes) -> dict[str, Any]:
     headers = {
         "ce_id": str(uuid4()).encode(),
         "ce_type": event_type.value.encode(),
@@ -27,17 +37,25 @@ def staged(
         "ce_source": b"test",
         "ce_actor": b"ada",
     } | replaced
-    return stage_statement(
-        {
-            "topic": "metadata-events",
-            "partition": 1,
-            "offset": 7,
-            "timestamp": RECEIVED,
-            "key": b"acme/a",
-            "value": payload if isinstance(payload, bytes) else json.dumps(payload).encode(),
-            "headers": [{"key": name, "value": value} for name, value in headers.items()],
-        }
-    )
+    return {
+        "topic": "metadata-events",
+        "partition": 1,
+        "offset": 7,
+        "timestamp": RECEIVED,
+        "key": b"acme/a",
+        "value": payload if isinstance(payload, bytes) else json.dumps(payload).encode(),
+        "headers": [{"key": name, "value": value} for name, value in headers.items()],
+    }
+
+
+def staged(
+    payload: Any, event_type: EventType = EventType.EDGE_ASSERTED, **replaced: bytes
+) -> SimpleNamespace:
+    """The row a record is staged as, in one batch with a record that is fit."""
+    records = [record(payload, event_type, **replaced), record(EDGE, EventType.EDGE_ASSERTED)]
+    row, fit = stage_statements(pa.Table.from_pylist(records, RECORDS)).to_pylist()
+    assert fit["reason"] is None
+    return SimpleNamespace(**row)
 
 
 def test_an_edge_is_staged_with_what_it_says() -> None:
@@ -61,6 +79,8 @@ def test_an_event_without_a_time_happened_when_it_was_received() -> None:
         ("malformed", b"[" * 100_000),
         ("malformed", b'{"a": NaN}'),
         ("malformed", b'{"a": "\\ud800"}'),
+        ("malformed", b'{"from_asset_id": "a", "to_asset_id": "b", "relationship_type": "uses", "n": 1e999}'),
+        ("malformed", b"\xff"),
         ("malformed", EDGE | {"is_masking": "yes"}),
         ("nul_character", b'{"a": "\\u0000"}'),
         ("no_asset_id", {"to_asset_id": "b", "relationship_type": "contains"}),
@@ -75,13 +95,21 @@ def test_an_event_without_a_time_happened_when_it_was_received() -> None:
 def test_what_cannot_be_applied_becomes_a_dead_letter(reason: str, payload: Any) -> None:
     row = staged(payload)
     assert (row.reason, row.kind, row.tenant_id) == (reason, None, "acme")
+    assert row.payload == (payload if isinstance(payload, bytes) else json.dumps(payload).encode())
 
 
 def test_a_record_without_an_envelope_becomes_a_dead_letter() -> None:
     assert staged(EDGE, ce_id=b"\xff").reason == "no_id"
+    assert staged(EDGE, ce_id=b"a\x00").reason == "no_id"
     assert staged(EDGE, ce_tenantid=b"a/b").reason == "no_tenant"
     assert staged(EDGE, ce_type=b"io.lily.other").reason == "unknown_type"
 
 
 def test_everybody_can_only_be_retracted() -> None:
     assert staged(EDGE | {"source": "*"}, EventType.EDGE_RETRACTED).holds is False
+
+
+def test_an_id_that_is_no_uuid_becomes_one_that_is_always_the_same() -> None:
+    first, again = (staged(EDGE, ce_id=b"run-7").event_id for _ in range(2))
+    assert first == again != staged(EDGE, ce_id=b"run-7", ce_source=b"other").event_id
+    assert UUID(first)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import adbc_driver_postgresql.dbapi as adbc
 import pyarrow as pa
@@ -24,7 +24,7 @@ APPLIED_CHANNEL = "lily_applied"
 
 _SQL = load("apply.sql")
 # Every lookup is by key and its number is the batch's, so a join that reads a whole table is never right.
-_PLANS = ("SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET enable_seqscan = off")
+PLANS = ("SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET enable_seqscan = off")
 _ATTEMPTS = 5
 
 
@@ -85,6 +85,9 @@ class Phases:
 class Applier:
     """One connection to PostgreSQL that applies the batches of one lane."""
 
+    #: What every connection begins with.
+    preparations: ClassVar[tuple[str, ...]] = (*PLANS, _SQL["create_temporary_staging"])
+
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: Any = None
@@ -99,12 +102,8 @@ class Applier:
     def apply_table(self, batch: Batch, staged: pa.Table, *, keep: bool = True) -> Phases:
         """Copy a small batch over this connection and apply it; `keep=False` rolls it back (a rehearsal)."""
 
-        def copy(cursor: Any) -> str:
-            cursor.adbc_ingest(TEMPORARY_STAGING, number_rounds(staged), mode="append", temporary=True)
-            return TEMPORARY_STAGING
-
         try:
-            return self._in_transaction(batch, copy, keep)
+            return self._in_transaction(batch, lambda cursor: self._copy(cursor, staged), keep)
         except adbc.DataError as error:
             if not keep:
                 raise
@@ -202,14 +201,20 @@ class Applier:
         copied = time.perf_counter()
         if batch.dead:
             cursor.execute(_SQL["bury_dead_letters"].format(staging=staging, lane=batch.lane.value))
-        self._apply_rounds(cursor, batch.lane, staging)
+        self._merge(cursor, batch.lane, staging)
         if batch.ends_here:
             cursor.execute(_SQL["record_position"], batch.position_row())
         cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
         phases.copy, phases.merge = copied - started, time.perf_counter() - copied
         return phases
 
-    def _apply_rounds(self, cursor: Any, lane: Lane, staging: str) -> None:
+    def _copy(self, cursor: Any, staged: pa.Table) -> str:
+        """Copy a batch over this connection; the name of the table it is in then."""
+        cursor.adbc_ingest(TEMPORARY_STAGING, number_rounds(staged), mode="append", temporary=True)
+        return TEMPORARY_STAGING
+
+    def _merge(self, cursor: Any, lane: Lane, staging: str) -> None:
+        """Make state of what is staged."""
         cursor.execute(_SQL["count_rounds"].format(staging=staging))
         rounds, purges = cursor.fetchone()
         for number in range(1, rounds + 1):
@@ -224,7 +229,7 @@ class Applier:
         if self._connection is None:
             self._connection = adbc.connect(self._url)
             with self._connection.cursor() as cursor:
-                for statement in (*_PLANS, _SQL["create_temporary_staging"]):
+                for statement in self.preparations:
                     cursor.execute(statement)
             self._connection.commit()
         return self._connection.cursor()

@@ -9,11 +9,12 @@ from typing import Any
 import psycopg
 
 from lily.domain.assets import Lane
-from lily.repositories.postgres.lineage_applier import PLANS
 from lily.repositories.postgres.queries import load
 
 _SQL = load("propagation.sql")
 LISTEN = _SQL["listen"]
+# Every lookup is by key and its number is the batch's, so a join that reads a whole table is never right.
+_PLANS = "-c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off -c jit=off -c timezone=UTC"
 #: How much of a lane is looked at in one transaction, and how many facts are added between two reports.
 MOST_CHANGES = 20_000
 MOST_FACTS = 50_000
@@ -81,7 +82,7 @@ class Propagator:
 
     def _open(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            connection = psycopg.connect(self._url, autocommit=True, options=PLANS)
+            connection = psycopg.connect(self._url, autocommit=True, options=_PLANS)
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.execute(_SQL["create_work_tables"])
             self._connection = connection

@@ -114,29 +114,3 @@ ON CONFLICT (tenant_id, tag) DO UPDATE SET
     along_indirect = excluded.along_indirect, stopped_by_masking = excluded.stopped_by_masking, body = excluded.body,
     actor = excluded.actor, clock_time = excluded.clock_time, clock_id = excluded.clock_id
 WHERE (excluded.clock_time, excluded.clock_id) > (t.clock_time, t.clock_id)
-
--- name: bury_dead_letters
--- LineageApplier, for every batch that has any; a record is buried once, however often it is read.
-INSERT INTO dead_letters (
-    lane, topic, "partition", "offset", tenant_id, event_id, reason, detail, key, payload, headers)
-SELECT %(lane)s, topic, "partition", "offset", coalesce(tenant_id, ''), coalesce(event_id, ''), reason, detail,
-       key, coalesce(payload, ''), coalesce(headers, '[]')::json
-  FROM staged_statements WHERE reason IS NOT NULL
-ON CONFLICT DO NOTHING
-
--- name: record_position
--- LineageApplier, in the batch's transaction.
-INSERT INTO stream_positions AS p (query, batch_id, offsets, events, dead, event_time)
-VALUES (%(query)s, %(batch_id)s, %(offsets)s::jsonb, %(events)s, %(dead)s, %(event_time)s)
-ON CONFLICT (query) DO UPDATE SET
-    batch_id = excluded.batch_id, offsets = p.offsets || excluded.offsets, events = p.events + excluded.events,
-    dead = p.dead + excluded.dead, event_time = coalesce(excluded.event_time, p.event_time),
-    applied_at = clock_timestamp()
-
--- name: position
--- LineageApplier, before every batch, and by the check of the checkpoints at start.
-SELECT batch_id, offsets FROM stream_positions WHERE query = %(query)s
-
--- name: notify
--- LineageApplier, in the batch's transaction: those who wait look again.
-NOTIFY lily_applied
