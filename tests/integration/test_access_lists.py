@@ -58,8 +58,13 @@ class Lists:
 
     async def _listed(self, access: Access, who: Principal, known: Circumstances) -> set[str]:
         condition = access.predicate(who, Action.READ, known).parameters()
-        page = await self._lists.page(who.tenant_id, Filters(deleted=None), condition, "", 100)
-        return {asset.asset_id for asset in page}
+        found: list[str] = []
+        while page := await self._lists.page(
+            who.tenant_id, Filters(deleted=None), condition, found[-1] if found else "", 4
+        ):
+            found += [asset.asset_id for asset in page]
+        assert found == sorted(set(found))
+        return set(found)
 
 
 def with_lists(api: Gateway, run: Callable[[Lists], None]) -> None:
