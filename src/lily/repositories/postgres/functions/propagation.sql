@@ -11,9 +11,7 @@ CREATE OR REPLACE FUNCTION learn_rules() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO rules
     SELECT t.tenant_id, t.tag, r.along_lineage, r.along_containment, r.along_indirect, r.stopped_by_masking, r.types,
-           EXISTS (SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = t.tenant_id AND o.tag = t.tag AND o.holds),
-           r.along_containment
-               OR EXISTS (SELECT FROM changed_rules AS c WHERE c.tenant_id = t.tenant_id AND c.tag = t.tag)
+           EXISTS (SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = t.tenant_id AND o.tag = t.tag AND o.holds)
       FROM (SELECT tenant_id, tag FROM gained_facts WHERE round = 0
              UNION SELECT tenant_id, tag FROM lost_facts WHERE round = 0
             EXCEPT SELECT tenant_id, tag FROM rules) AS t
@@ -28,15 +26,7 @@ BEGIN
     END IF;
     INSERT INTO reviewed_pairs
     SELECT DISTINCT tenant_id, from_id, to_id FROM (
-        -- Without columns there is nothing to look at; most edges are such.
-        SELECT c.tenant_id, c.from_id, c.to_id FROM changed_edges AS c
-         WHERE c.relationship_type <> 'contains'
-           AND (EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = c.tenant_id AND e.from_id = c.from_id
-                           AND e.relationship_type = 'contains' OFFSET 0)
-                AND EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = c.tenant_id AND e.from_id = c.to_id
-                               AND e.relationship_type = 'contains' OFFSET 0)
-                OR EXISTS (SELECT FROM refined_pairs AS r WHERE r.tenant_id = c.tenant_id AND r.from_id = c.from_id
-                              AND r.to_id = c.to_id OFFSET 0))
+        SELECT c.tenant_id, c.from_id, c.to_id FROM changed_edges AS c WHERE c.relationship_type <> 'contains'
         UNION ALL
         SELECT c.tenant_id, up.from_id, down.from_id FROM changed_edges AS c
           JOIN edges AS up ON up.tenant_id = c.tenant_id AND up.to_id = c.from_id AND up.relationship_type = 'contains'
@@ -126,16 +116,15 @@ CREATE OR REPLACE FUNCTION facts_of(tenant text, of_tag text) RETURNS SETOF effe
     SELECT * FROM resting
 $$;
 
-DROP FUNCTION IF EXISTS lost_rows(integer);
--- Where the facts lost at first are stored; of those lost later it was noted when they were found.
-CREATE OR REPLACE FUNCTION lost_rows() RETURNS SETOF tid LANGUAGE plpgsql AS $$
+-- Where the facts lost in a round are stored.
+CREATE OR REPLACE FUNCTION lost_rows(this integer) RETURNS SETOF tid LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
         SELECT f.row_id FROM lost_facts AS o CROSS JOIN LATERAL (
             SELECT f.ctid AS row_id FROM effective_tags AS f
              WHERE f.tenant_id = o.tenant_id AND f.asset_id = o.asset_id AND f.tag = o.tag
                AND f.is_partial = o.is_partial OFFSET 0) AS f
-         WHERE o.round = 0;
+         WHERE o.round = this;
 END $$;
 
 -- First look: what is asserted on the changed assets now, and which facts have lost what they rest on.
@@ -183,7 +172,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 
     UPDATE effective_tags AS f SET is_asserted = false, via_from = NULL, via_type = NULL, via_is_partial = NULL
-     WHERE f.ctid = ANY(ARRAY(SELECT lost_rows()));
+     WHERE f.ctid = ANY(ARRAY(SELECT lost_rows(0)));
 END $$;
 
 -- Gives lost facts of a round another fact to rest on where one is near: asserted, or resting on asserted
@@ -263,20 +252,15 @@ BEGIN
         IF looked < 20000 + 2 * taken THEN
             looked := looked + relink(this, (20000 + 2 * taken - looked)::integer);
         END IF;
-        IF this = 0 THEN
-            DELETE FROM effective_tags AS f WHERE f.ctid = ANY(ARRAY(SELECT lost_rows()));
-        ELSE
-            DELETE FROM effective_tags AS f
-             WHERE f.ctid = ANY(ARRAY(SELECT o.row_id FROM lost_facts AS o WHERE o.round = this));
-        END IF;
+        DELETE FROM effective_tags AS f WHERE f.ctid = ANY(ARRAY(SELECT lost_rows(this)));
         GET DIAGNOSTICS these = ROW_COUNT;
         EXIT WHEN these = 0;
         taken := taken + these;
         -- The next hop; what is asserted rests on nothing and is not found here.
         INSERT INTO lost_facts
-        SELECT this + 1, f.tenant_id, f.asset_id, f.tag, f.is_partial, o.cause, o.origin, f.ctid FROM lost_facts AS o
+        SELECT this + 1, f.tenant_id, f.asset_id, f.tag, f.is_partial, o.cause, o.origin FROM lost_facts AS o
          CROSS JOIN LATERAL (
-               SELECT *, ctid FROM effective_tags AS f WHERE f.via_from = o.asset_id AND f.tag = o.tag
+               SELECT * FROM effective_tags AS f WHERE f.via_from = o.asset_id AND f.tag = o.tag
                   AND f.tenant_id = o.tenant_id AND f.via_is_partial = o.is_partial OFFSET 0) AS f
          WHERE o.round = this
         ON CONFLICT DO NOTHING;
@@ -340,12 +324,10 @@ DECLARE
     these bigint;
 BEGIN
     LOOP
-        -- Where several edges lead to the same fact one is enough. Ids differ more than tenants, so they are
-        -- compared first.
-        WITH reached AS (
-            SELECT DISTINCT ON (e.to_id, s.tag, c.as_partial, s.tenant_id)
+        WITH ahead AS (
+            SELECT DISTINCT ON (s.tenant_id, e.to_id, s.tag, c.as_partial)
                    s.tenant_id, e.to_id, s.tag, c.as_partial, s.asset_id, e.relationship_type, s.is_partial,
-                   s.cause, s.seed, s.seed_is_partial, r.has_opt_outs
+                   s.cause, s.seed, s.seed_is_partial
               FROM gained_facts AS s
               JOIN rules AS r ON r.tenant_id = s.tenant_id AND r.tag = s.tag
              CROSS JOIN LATERAL (
@@ -359,16 +341,14 @@ BEGIN
                        SELECT FROM refined_pairs AS p WHERE p.tenant_id = s.tenant_id
                           AND p.from_id = e.from_id AND p.to_id = e.to_id)) AS as_partial OFFSET 0) AS c
              WHERE s.round = this AND c.as_partial IS NOT NULL
-             ORDER BY e.to_id, s.tag, c.as_partial, s.tenant_id, s.asset_id, e.relationship_type, s.is_partial
-        ), ahead AS MATERIALIZED (
-            SELECT * FROM reached AS n
-             WHERE NOT EXISTS (SELECT FROM effective_tags AS f WHERE f.tenant_id = n.tenant_id
-                                  AND f.asset_id = n.to_id AND f.tag = n.tag AND f.is_partial = n.as_partial OFFSET 0)
-               AND NOT EXISTS (SELECT FROM assets AS a WHERE a.tenant_id = n.tenant_id AND a.asset_id = n.to_id
+               AND NOT EXISTS (SELECT FROM effective_tags AS f WHERE f.tenant_id = s.tenant_id
+                                  AND f.asset_id = e.to_id AND f.tag = s.tag AND f.is_partial = c.as_partial OFFSET 0)
+               AND NOT EXISTS (SELECT FROM assets AS a WHERE a.tenant_id = s.tenant_id AND a.asset_id = e.to_id
                                   AND (a.is_deleted OR a.asset_name IS NULL OR a.asset_type IS NULL) OFFSET 0)
-               AND NOT (n.has_opt_outs AND EXISTS (
-                        SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = n.tenant_id AND o.asset_id = n.to_id
-                           AND o.tag = n.tag AND o.holds))
+               AND NOT (r.has_opt_outs AND EXISTS (
+                        SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = s.tenant_id AND o.asset_id = e.to_id
+                           AND o.tag = s.tag AND o.holds))
+             ORDER BY s.tenant_id, e.to_id, s.tag, c.as_partial, s.asset_id, e.relationship_type, s.is_partial
         ), added AS (
             INSERT INTO effective_tags
             SELECT tenant_id, to_id, tag, as_partial, false, asset_id, relationship_type, is_partial,
@@ -392,7 +372,7 @@ BEGIN
 END $$;
 
 -- What readers now see differently: one row per asset. A fact that went and came back is no change.
-CREATE OR REPLACE FUNCTION record_tag_changes() RETURNS bigint LANGUAGE plpgsql SET enable_hashjoin = on AS $$
+CREATE OR REPLACE FUNCTION record_tag_changes() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     told bigint;
 BEGIN
@@ -400,33 +380,34 @@ BEGIN
     SELECT tenant_id, tag, seed, seed_is_partial, origin_of(tenant_id, seed, tag, seed_is_partial)
       FROM (SELECT DISTINCT tenant_id, tag, seed, seed_is_partial FROM gained_facts WHERE is_new) AS s;
 
-    WITH moved AS (
-        SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came, jsonb_strip_nulls(jsonb_build_object(
-                   'cause', g.cause, 'from', g.via_from, 'relationship_type', g.via_type, 'origin', o.origin)) AS reason
-          FROM gained_facts AS g
-          LEFT JOIN seed_origins AS o ON o.tenant_id = g.tenant_id AND o.tag = g.tag AND o.seed = g.seed
-               AND o.seed_is_partial = g.seed_is_partial
-         WHERE g.is_new
-         UNION ALL
-        SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false,
-               jsonb_strip_nulls(jsonb_build_object('cause', l.cause, 'origin', l.origin)) FROM lost_facts AS l
+    WITH touched AS (
+        SELECT DISTINCT ON (tenant_id, asset_id, tag) * FROM (
+            SELECT tenant_id, asset_id, tag, cause, seed AS origin, seed_is_partial, via_from, via_type
+              FROM gained_facts WHERE is_new
+            UNION ALL
+            SELECT tenant_id, asset_id, tag, cause, origin, NULL, NULL, NULL FROM lost_facts) AS t
+         ORDER BY tenant_id, asset_id, tag, seed_is_partial IS NULL
     ), judged AS (
-        SELECT m.asset_id, m.tenant_id, m.tag, bool_and(m.came) AS is_there, (array_agg(m.cause))[1] AS cause,
-               (array_agg(m.reason))[1] AS reason
-          FROM moved AS m GROUP BY m.asset_id, m.tenant_id, m.tag
-        HAVING bool_and(m.came) = bool_or(m.came)
+        SELECT t.tenant_id, t.asset_id, t.tag, t.cause, n.is_there, jsonb_strip_nulls(jsonb_build_object(
+                   'cause', t.cause, 'from', t.via_from, 'relationship_type', t.via_type, 'origin',
+                   CASE WHEN t.seed_is_partial IS NULL THEN t.origin ELSE (
+                       SELECT s.origin FROM seed_origins AS s WHERE s.tenant_id = t.tenant_id AND s.tag = t.tag
+                          AND s.seed = t.origin AND s.seed_is_partial = t.seed_is_partial) END)) AS reason
+          FROM touched AS t
+         CROSS JOIN LATERAL (
+               -- What was added in this transaction bears its time; what was taken away is among the lost.
+               SELECT count(*) > 0 AS is_there, count(*) FILTER (WHERE f.since < transaction_timestamp()) > 0 AS stayed
+                 FROM effective_tags AS f
+                WHERE f.tenant_id = t.tenant_id AND f.asset_id = t.asset_id AND f.tag = t.tag OFFSET 0) AS n
+         WHERE n.is_there <> (n.stayed OR EXISTS (
+                   SELECT FROM lost_facts AS l WHERE l.tenant_id = t.tenant_id AND l.asset_id = t.asset_id
+                      AND l.tag = t.tag OFFSET 0))
     )
     INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)
-    SELECT j.tenant_id, j.asset_id, gen_random_uuid(), (array_agg(j.cause))[1],
-           coalesce(array_agg(j.tag) FILTER (WHERE j.is_there), '{}'),
-           coalesce(array_agg(j.tag) FILTER (WHERE NOT j.is_there), '{}'), jsonb_object_agg(j.tag, j.reason)
-      FROM judged AS j
-     -- Beside a fact that came or went another may have stayed, if the tag can be there in both ways. What was
-     -- added in this transaction bears its time.
-     WHERE NOT ((SELECT bool_or(r.may_be_partial) FROM rules AS r) AND EXISTS (
-               SELECT FROM effective_tags AS f WHERE f.tenant_id = j.tenant_id AND f.asset_id = j.asset_id
-                  AND f.tag = j.tag AND f.since < transaction_timestamp() OFFSET 0))
-     GROUP BY j.asset_id, j.tenant_id;
+    SELECT tenant_id, asset_id, gen_random_uuid(), (array_agg(cause))[1],
+           coalesce(array_agg(tag) FILTER (WHERE is_there), '{}'),
+           coalesce(array_agg(tag) FILTER (WHERE NOT is_there), '{}'), jsonb_object_agg(tag, reason)
+      FROM judged GROUP BY tenant_id, asset_id;
     GET DIAGNOSTICS told = ROW_COUNT;
     RETURN told;
 END $$;

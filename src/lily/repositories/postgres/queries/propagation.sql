@@ -18,12 +18,11 @@ CREATE TEMPORARY TABLE wanted_roots (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE rules (
     tenant_id text, tag text, along_lineage boolean, along_containment boolean, along_indirect boolean,
-    stopped_by_masking boolean, types text[], has_opt_outs boolean, may_be_partial boolean,
-    PRIMARY KEY (tenant_id, tag)
+    stopped_by_masking boolean, types text[], has_opt_outs boolean, PRIMARY KEY (tenant_id, tag)
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE lost_facts (
     round integer, tenant_id text, asset_id text, tag text, is_partial boolean, cause uuid, origin text,
-    row_id tid, PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
+    PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
 ) ON COMMIT DELETE ROWS;
 CREATE INDEX ON lost_facts (round);
 CREATE TEMPORARY TABLE gained_facts (

@@ -1,0 +1,240 @@
+-- What Lily keeps in a target database, in the schema lily_protection: how things were before, and functions.
+-- Nobody but the role that enforces may read or change any of it. Run by Control, statement by statement.
+
+-- name: create_control
+-- Control.create, in the transaction that does the first work. `originals`: the rights on a relation before
+-- Lily (`rights`), as Lily left them (`enforced`), the protected columns by number, and the view's fingerprint.
+-- `stripped`: rights granted by others that the guard took away, until the enforcer has seen them.
+-- `paths`: search paths before (`had`) and as Lily set them; role 0 is the database's own.
+-- `transactions`: the enforcer's own transaction while it runs, for the guard.
+CREATE SCHEMA IF NOT EXISTS lily_protection;
+REVOKE ALL ON SCHEMA lily_protection FROM PUBLIC;
+CREATE TABLE IF NOT EXISTS lily_protection.originals (
+    relation      oid   PRIMARY KEY,
+    schema_name   name  NOT NULL,
+    relation_name name  NOT NULL,
+    rights        jsonb NOT NULL,
+    enforced      jsonb NOT NULL,
+    shield        jsonb NOT NULL,
+    fingerprint   text  NOT NULL
+);
+CREATE TABLE IF NOT EXISTS lily_protection.stripped (relation oid PRIMARY KEY, rights jsonb NOT NULL);
+CREATE TABLE IF NOT EXISTS lily_protection.paths (role oid PRIMARY KEY, had text, made text NOT NULL);
+CREATE TABLE IF NOT EXISTS lily_protection.salts (id integer PRIMARY KEY CHECK (id = 1), salt text NOT NULL);
+CREATE TABLE IF NOT EXISTS lily_protection.transactions (id xid8 PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lily_protection.known (relation oid PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lily_protection.options (id integer PRIMARY KEY CHECK (id = 1), deny_unknown boolean NOT NULL);
+
+CREATE OR REPLACE FUNCTION lily_protection.shadow(name) RETURNS name
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$
+    SELECT ('lily_masked_' || CASE WHEN octet_length($1::text) <= 51 THEN $1::text ELSE md5($1::text) END)::name
+$$;
+
+CREATE OR REPLACE FUNCTION lily_protection.is_ours(name) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$
+    SELECT starts_with($1::text, 'pg_') OR $1 = 'information_schema' OR $1 = 'lily_protection'
+        OR starts_with($1::text, 'lily_masked_')
+$$;
+
+CREATE OR REPLACE FUNCTION lily_protection.rights(aclitem[]) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+    SELECT CASE WHEN $1 IS NOT NULL THEN coalesce((
+        SELECT jsonb_agg(jsonb_build_array(e.grantor::bigint, e.grantee::bigint, e.held) ORDER BY i.place)
+          FROM unnest($1) WITH ORDINALITY AS i (item, place)
+         CROSS JOIN LATERAL (
+               SELECT x.grantor, x.grantee,
+                      jsonb_agg(x.privilege_type || CASE WHEN x.is_grantable THEN '*' ELSE '' END
+                                ORDER BY x.privilege_type) AS held
+                 FROM aclexplode(ARRAY[i.item]) AS x GROUP BY x.grantor, x.grantee) AS e), '[]') END
+$$;
+
+CREATE OR REPLACE FUNCTION lily_protection.rights_of(oid) RETURNS jsonb
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+    SELECT jsonb_build_object('relation', lily_protection.rights(c.relacl), 'columns', coalesce((
+               SELECT jsonb_object_agg(a.attnum, lily_protection.rights(a.attacl)) FROM pg_attribute a
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attacl IS NOT NULL), '{}'))
+      FROM pg_class c WHERE c.oid = $1
+$$;
+
+-- Of a masking view, to see whether anybody changed it.
+CREATE OR REPLACE FUNCTION lily_protection.print_of(oid) RETURNS text
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+    SELECT md5(concat_ws('|', v.oid, pg_get_viewdef(v.oid), v.relowner, v.reloptions, v.relacl,
+               (SELECT string_agg(concat(a.attname, a.attacl), ',' ORDER BY a.attnum) FROM pg_attribute a
+                 WHERE a.attrelid = v.oid AND a.attnum > 0),
+               (SELECT string_agg(concat(g.tgname, g.tgenabled), ',' ORDER BY g.tgname) FROM pg_trigger g
+                 WHERE g.tgrelid = v.oid)))
+      FROM pg_class v WHERE v.oid = $1
+$$;
+
+-- Every relation that follows from a protected one: itself, what it is part of, its parts; and whoever took
+-- its name.
+CREATE OR REPLACE FUNCTION lily_protection.related() RETURNS TABLE (relation oid)
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+    WITH RECURSIVE named AS (
+        SELECT o.relation FROM lily_protection.originals o
+         UNION
+        SELECT c.oid FROM lily_protection.originals o
+          JOIN pg_namespace n ON n.nspname = o.schema_name
+          JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = o.relation_name
+    ), related AS (
+        SELECT named.relation FROM named
+         UNION
+        SELECT r.relation FROM related CROSS JOIN LATERAL (
+               SELECT i.inhparent AS relation FROM pg_inherits i WHERE i.inhrelid = related.relation
+                UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = related.relation) r
+    )
+    SELECT related.relation FROM related JOIN pg_class c ON c.oid = related.relation
+     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+$$;
+
+-- Relations that show more than Lily left: rights to read them as a whole, or a right to read a protected column
+-- that was not there; and, when unknown ones are denied, any right to read those.
+CREATE OR REPLACE FUNCTION lily_protection.exposed() RETURNS TABLE (relation oid)
+LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+    SELECT c.oid
+      FROM lily_protection.related() AS r JOIN pg_class c ON c.oid = r.relation
+      LEFT JOIN lily_protection.originals o ON o.relation = c.oid
+     WHERE EXISTS (SELECT FROM aclexplode(c.relacl) AS x
+                    WHERE x.grantee <> c.relowner AND x.privilege_type IN ('SELECT', 'REFERENCES', 'TRIGGER'))
+        OR EXISTS (
+           SELECT FROM pg_attribute a CROSS JOIN LATERAL aclexplode(a.attacl) AS x
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND x.grantee <> c.relowner
+              AND x.privilege_type IN ('SELECT', 'REFERENCES')
+              AND (o.relation IS NULL OR o.shield ? a.attnum::text AND NOT EXISTS (
+                   SELECT FROM jsonb_array_elements(o.enforced -> 'columns' -> a.attnum::text) AS held
+                    WHERE (held ->> 1)::bigint = x.grantee::bigint AND held -> 2 ? x.privilege_type)))
+     UNION
+    SELECT c.oid
+      FROM lily_protection.options AS chosen
+      JOIN pg_class c ON chosen.deny_unknown AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      JOIN pg_namespace n ON n.oid = c.relnamespace AND NOT lily_protection.is_ours(n.nspname)
+     WHERE NOT EXISTS (SELECT FROM lily_protection.known k WHERE k.relation = c.oid)
+       AND (EXISTS (SELECT FROM aclexplode(c.relacl) AS x
+                     WHERE x.grantee <> c.relowner AND x.privilege_type IN ('SELECT', 'REFERENCES', 'TRIGGER'))
+         OR EXISTS (SELECT FROM pg_attribute a CROSS JOIN LATERAL aclexplode(a.attacl) AS x
+                     WHERE a.attrelid = c.oid AND a.attnum > 0 AND x.grantee <> c.relowner
+                       AND x.privilege_type IN ('SELECT', 'REFERENCES')))
+$$;
+
+-- Runs after every change of the schema by anybody else: takes away what shows too much, within their
+-- transaction, and wakes the enforcer, who puts things in order.
+CREATE OR REPLACE FUNCTION lily_protection.guard() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+    shown record;
+BEGIN
+    IF EXISTS (SELECT FROM lily_protection.transactions WHERE id = pg_current_xact_id()) THEN
+        RETURN;
+    END IF;
+    INSERT INTO lily_protection.transactions VALUES (pg_current_xact_id()); -- what follows is ours
+    FOR shown IN
+        SELECT e.relation, c.relowner FROM lily_protection.exposed() e JOIN pg_class c ON c.oid = e.relation
+    LOOP
+        INSERT INTO lily_protection.stripped VALUES (shown.relation, lily_protection.rights_of(shown.relation))
+        ON CONFLICT (relation) DO UPDATE SET rights = excluded.rights;
+        EXECUTE format('REVOKE SELECT, REFERENCES, TRIGGER ON TABLE %s FROM %s CASCADE', shown.relation::regclass,
+            (SELECT string_agg(DISTINCT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END, ', ')
+               FROM (SELECT grantee FROM pg_class c, aclexplode(c.relacl) WHERE c.oid = shown.relation
+                      UNION SELECT grantee FROM pg_attribute a, aclexplode(a.attacl)
+                       WHERE a.attrelid = shown.relation AND a.attnum > 0) AS x
+              WHERE x.grantee <> shown.relowner));
+    END LOOP;
+    DELETE FROM lily_protection.transactions WHERE id = pg_current_xact_id();
+    PERFORM pg_notify('lily_protection', '');
+END $$;
+
+-- INSTEAD OF INSERT and UPDATE on a masking view: writes to the relation with the rights of whoever writes.
+-- Arguments: the relation's oid, the columns PostgreSQL fills itself, the key.
+CREATE OR REPLACE FUNCTION lily_protection.write() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE
+    base regclass := TG_ARGV[0]::oid;
+    filled text[] := TG_ARGV[1]::text[];
+    said jsonb := to_jsonb(NEW);
+    names text;
+    told text;
+    answer record;
+BEGIN
+    IF TG_OP = 'INSERT' THEN
+        SELECT string_agg(quote_ident(key), ', ') INTO names FROM jsonb_each(said)
+         WHERE has_column_privilege(base, key, 'INSERT') AND NOT (key = ANY (filled) AND value = 'null');
+        SELECT string_agg(quote_ident(key), ', ') INTO told FROM unnest(filled) AS key
+         WHERE has_column_privilege(base, key, 'SELECT');
+        IF told IS NULL THEN
+            EXECUTE format('INSERT INTO %s (%s) SELECT %s FROM (SELECT ($1).*) AS said', base, names, names) USING NEW;
+        ELSE
+            EXECUTE format('INSERT INTO %s (%s) SELECT %s FROM (SELECT ($1).*) AS said RETURNING %s',
+                           base, names, names, told) USING NEW INTO answer;
+            NEW := jsonb_populate_record(NEW, to_jsonb(answer));
+        END IF;
+        RETURN NEW;
+    END IF;
+    SELECT string_agg(format('%I = ($1).%I', key, key), ', ') INTO names FROM jsonb_each(said)
+     WHERE value IS DISTINCT FROM to_jsonb(OLD) -> key;
+    IF names IS NOT NULL THEN
+        SELECT string_agg(format('%I = ($2).%I', key, key), ' AND ') INTO told FROM unnest(TG_ARGV[2]::text[]) AS key;
+        EXECUTE format('UPDATE %s SET %s WHERE %s', base, names, told) USING NEW, OLD;
+    END IF;
+    RETURN NEW;
+END $$;
+
+-- name: create_guard
+-- Control.create, where the role that enforces is a superuser; others may not make event triggers.
+CREATE EVENT TRIGGER lily_protection_guard ON ddl_command_end EXECUTE FUNCTION lily_protection.guard()
+
+-- name: has_guard
+-- Control.create.
+SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'lily_protection_guard' AND evtenabled <> 'D'),
+       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
+       to_regclass('lily_protection.originals') IS NOT NULL
+
+-- name: begin_work
+-- Control.working: tells the guard that this transaction is the enforcer's own.
+INSERT INTO lily_protection.transactions VALUES (pg_current_xact_id())
+
+-- name: end_work
+-- Control.working, before the commit: nobody else ever sees the row.
+DELETE FROM lily_protection.transactions
+
+-- name: set_salt
+-- Control.create.
+INSERT INTO lily_protection.salts VALUES (1, %(salt)s)
+ON CONFLICT (id) DO UPDATE SET salt = excluded.salt WHERE salts.salt <> excluded.salt
+
+-- name: set_options
+-- Control.create.
+INSERT INTO lily_protection.options VALUES (1, %(deny_unknown)s)
+ON CONFLICT (id) DO UPDATE SET deny_unknown = excluded.deny_unknown
+ WHERE options.deny_unknown <> excluded.deny_unknown
+
+-- name: set_known
+-- Workshop.plan, where unknown relations are denied: which ones are known.
+WITH gone AS (DELETE FROM lily_protection.known WHERE relation <> ALL (%(known)s::bigint[]::oid[]))
+INSERT INTO lily_protection.known SELECT unnest(%(known)s::bigint[])::oid ON CONFLICT DO NOTHING
+
+-- name: put_original
+-- Workshop.apply, last in the work on a relation: `enforced` is what has come of it.
+INSERT INTO lily_protection.originals
+SELECT %(relation)s::bigint::oid, n.nspname, c.relname, %(rights)s::jsonb, lily_protection.rights_of(c.oid),
+       %(shield)s::jsonb, %(fingerprint)s
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %(relation)s::bigint::oid
+ON CONFLICT (relation) DO UPDATE SET rights = excluded.rights, enforced = excluded.enforced,
+    shield = excluded.shield, fingerprint = excluded.fingerprint
+
+-- name: forget_original
+-- Workshop.apply, when a relation is as it was before Lily.
+DELETE FROM lily_protection.originals WHERE relation = %(relation)s::bigint::oid
+
+-- name: forget_stripped
+-- Workshop.apply: what others granted is in the original now.
+DELETE FROM lily_protection.stripped WHERE relation = %(relation)s::bigint::oid
+
+-- name: forget_gone
+-- Workshop.check: relations that were dropped.
+DELETE FROM lily_protection.originals o WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = o.relation)
+
+-- name: drop_control
+-- Control.drop: nothing of Lily is left.
+DROP EVENT TRIGGER IF EXISTS lily_protection_guard;
+DROP SCHEMA IF EXISTS lily_protection CASCADE

@@ -1,0 +1,128 @@
+-- What the enforcer asks the catalog of a target database, a PostgreSQL of somebody else. Every session has
+-- `search_path = pg_catalog`, so that names of types and expressions come out qualified.
+-- Rights are lists of [grantor, grantee, [rights, with * when they may be passed on]]; the grantee 0 is PUBLIC.
+
+-- name: read_relations
+-- Workshop.plan: these relations (all without names), everything they are part of and their parts.
+WITH RECURSIVE wanted AS (
+    SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+     WHERE (%(names)s::text[] IS NULL
+            OR %(with_protected)s AND c.oid IN (SELECT r.relation FROM lily_protection.related() AS r)
+            OR c.oid IN (SELECT s.relation FROM lily_protection.stripped s)
+            OR current_database() || '.' || n.nspname || '.' || c.relname = ANY (%(names)s::text[])
+            OR c.oid IN (SELECT o.relation FROM lily_protection.originals o
+                          WHERE current_database() || '.' || o.schema_name || '.' || o.relation_name
+                                = ANY (%(names)s::text[])))
+       AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT lily_protection.is_ours(n.nspname)
+), family AS (
+    SELECT oid AS relative FROM wanted
+     UNION
+    SELECT r.relative FROM family f CROSS JOIN LATERAL (
+           SELECT i.inhparent AS relative FROM pg_inherits i WHERE i.inhrelid = f.relative
+            UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = f.relative) r
+)
+SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.relrowsecurity,
+       columns.described,
+       ARRAY(SELECT a.attname FROM pg_index x
+               JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY (x.indkey)
+              WHERE x.indrelid = c.oid AND x.indisprimary ORDER BY a.attnum)::text[],
+       ARRAY(SELECT i.inhparent::bigint FROM pg_inherits i WHERE i.inhrelid = c.oid
+              UNION ALL SELECT i.inhrelid::bigint FROM pg_inherits i WHERE i.inhparent = c.oid),
+       lily_protection.rights_of(c.oid),
+       CASE WHEN o.relation IS NOT NULL THEN
+            json_build_array(o.schema_name, o.relation_name, o.rights, o.enforced, o.shield, o.fingerprint) END,
+       seen.view, s.rights
+  FROM (SELECT relative AS oid FROM family) AS w
+  JOIN pg_class c ON c.oid = w.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+  JOIN pg_namespace n ON n.oid = c.relnamespace
+ CROSS JOIN LATERAL (
+       SELECT coalesce(json_agg(json_build_array(
+                  a.attnum, a.attname,
+                  CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
+                       ELSE format_type(a.atttypid, a.atttypmod) END,
+                  CASE WHEN a.attcollation NOT IN (0, t.typcollation) THEN (
+                       SELECT json_build_array(cn.nspname, co.collname) FROM pg_collation co
+                         JOIN pg_namespace cn ON cn.oid = co.collnamespace WHERE co.oid = a.attcollation) END,
+                  CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+                  a.attidentity <> '' OR a.attgenerated <> '') ORDER BY a.attnum), '[]') AS described
+         FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
+  LEFT JOIN lily_protection.originals o ON o.relation = c.oid
+  LEFT JOIN lily_protection.stripped s ON s.relation = c.oid
+  LEFT JOIN LATERAL (
+       SELECT json_build_array(lily_protection.print_of(v.oid),
+              (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
+                 FROM pg_attribute a WHERE a.attrelid = v.oid AND a.attnum > 0),
+              EXISTS (SELECT FROM pg_depend u JOIN pg_rewrite w ON w.oid = u.objid
+                       WHERE u.classid = 'pg_rewrite'::regclass AND u.refclassid = 'pg_class'::regclass
+                         AND u.refobjid = v.oid AND w.ev_class <> v.oid), pg_get_viewdef(v.oid)) AS view
+         FROM pg_class v JOIN pg_namespace vn ON vn.oid = v.relnamespace
+        WHERE vn.nspname = lily_protection.shadow(n.nspname) AND v.relname = c.relname) AS seen ON true
+ ORDER BY n.nspname, c.relname
+
+-- name: read_view
+-- Workshop.apply: the fingerprint of a view as it has become.
+SELECT lily_protection.print_of(v.oid) FROM pg_class v JOIN pg_namespace n ON n.oid = v.relnamespace
+ WHERE n.nspname = %(schema)s AND v.relname = %(name)s
+
+-- name: read_roles
+-- Catalog.roles: every role, and those whose rights it has by being their member.
+WITH RECURSIVE reached AS (
+    SELECT m.member, m.roleid FROM pg_auth_members m
+     UNION
+    SELECT r.member, m.roleid FROM reached r JOIN pg_auth_members m ON m.member = r.roleid
+)
+SELECT r.oid::bigint, r.rolname, r.rolsuper, r.rolcanlogin,
+       ARRAY(SELECT x.roleid::bigint FROM reached x WHERE x.member = r.oid AND pg_has_role(r.oid, x.roleid, 'USAGE'))
+  FROM pg_roles r ORDER BY r.oid
+
+-- name: read_schemas
+-- Paths.prepare: the schemas of others, whose roles may use them, and the rights on their shadows.
+SELECT n.nspname, s.oid IS NOT NULL, lily_protection.rights(n.nspacl), lily_protection.rights(s.nspacl),
+       (SELECT coalesce(array_agg(DISTINCT c.relowner::bigint), '{}') FROM pg_class c
+         WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))
+  FROM pg_namespace n LEFT JOIN pg_namespace s ON s.nspname = lily_protection.shadow(n.nspname)
+ WHERE NOT lily_protection.is_ours(n.nspname) ORDER BY n.nspname
+
+-- name: read_paths
+-- Paths.prepare: the search path set for each role here, for the database (role 0), and for roles everywhere.
+SELECT s.setrole::bigint, s.setdatabase <> 0, substr(setting, length('search_path=') + 1)
+  FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS setting
+ WHERE setting LIKE 'search_path=%%'
+   AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+
+-- name: read_default_path
+-- Paths.prepare: what a session has when nobody set anything for its role or database.
+SELECT coalesce((SELECT f.setting FROM pg_file_settings f WHERE f.name = 'search_path' AND f.applied LIMIT 1), boot_val)
+  FROM pg_settings WHERE name = 'search_path'
+
+-- name: read_boot_path
+-- Paths.prepare, for a role that may not see the server's files.
+SELECT boot_val FROM pg_settings WHERE name = 'search_path'
+
+-- name: read_made_paths
+-- Paths.prepare.
+SELECT p.role::bigint, p.had, p.made FROM lily_protection.paths p
+
+-- name: put_path
+-- Paths.prepare.
+INSERT INTO lily_protection.paths VALUES (%(role)s::bigint::oid, %(had)s, %(made)s)
+ON CONFLICT (role) DO UPDATE SET had = excluded.had, made = excluded.made
+
+-- name: forget_path
+-- Paths.release.
+DELETE FROM lily_protection.paths WHERE role = %(role)s::bigint::oid
+
+-- name: read_excepted
+-- Workshop.status: logins whom PostgreSQL lets read everything, or who own what is protected, and why.
+SELECT r.rolname, CASE WHEN r.rolsuper THEN 'superuser'
+                       WHEN pg_has_role(r.oid, 'pg_read_all_data', 'USAGE') THEN 'reads all data'
+                       ELSE 'owns ' || (SELECT string_agg(DISTINCT o.relation::regclass::text, ', ')
+                                          FROM lily_protection.originals o JOIN pg_class c ON c.oid = o.relation
+                                         WHERE pg_has_role(r.oid, c.relowner, 'USAGE')) END
+  FROM pg_roles r
+ WHERE r.rolcanlogin AND (r.rolsuper OR pg_has_role(r.oid, 'pg_read_all_data', 'USAGE')
+        OR EXISTS (SELECT FROM lily_protection.originals o JOIN pg_class c ON c.oid = o.relation
+                    WHERE pg_has_role(r.oid, c.relowner, 'USAGE')))
+ ORDER BY 1

@@ -1,0 +1,166 @@
+"""Keeps every registered database as protection rules and effective tags want it; one process leads."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import psycopg
+import structlog
+
+from lily.domain.connectors import Connector
+from lily.domain.errors import LilyError
+from lily.log.changes import ChangeFeed, ChangeRecord
+from lily.repositories.postgres.announcements import Announcement, Announcements
+from lily.repositories.postgres.connectors import ANNOUNCED, PostgresConnectors
+from lily.repositories.postgres.enforcement import ASKED, EnforcementLedger
+from lily.repositories.postgres.protection_rules import PROTECTION
+from lily.repositories.postgres.salts import ProtectionSalts
+from lily.targets.enforcement.targets import TYPE, Reaches, Target, access_of, is_enforced
+from lily.targets.enforcement.wanted import Wishes
+from lily.targets.enforcement.workers import Worker
+
+#: Any number that every enforcer uses and nothing else does.
+_LOCK = 0x4C494C5945
+_LOOK_SECONDS = 2.0
+_POLL_SECONDS = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class EnforcerParts:
+    connectors: PostgresConnectors
+    salts: ProtectionSalts
+    wishes: Wishes
+    ledger: EnforcementLedger
+    announcements: Announcements
+    #: The changes from now on.
+    open_feed: Callable[[], ChangeFeed]
+    reach: Reaches
+
+
+class Enforcer:
+    """Runs in one process at a time; the others wait."""
+
+    def __init__(self, parts: EnforcerParts, url: str) -> None:
+        self._parts = parts
+        self._url = url
+        self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
+        self._stale = asyncio.Event()
+        parts.announcements.subscribe(self._hear)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with self._leading():
+                    await self._lead()
+            except (psycopg.Error, OSError, LilyError) as error:
+                _log.warning("enforcement_interrupted", error=str(error).strip())
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    @asynccontextmanager
+    async def _leading(self) -> AsyncIterator[psycopg.AsyncConnection]:
+        """Entered when no other process leads."""
+        async with await psycopg.AsyncConnection.connect(
+            self._url, autocommit=True, connect_timeout=5, application_name="lily-enforcer"
+        ) as connection:
+            await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+            yield connection
+
+    async def _lead(self) -> None:
+        # Where the log ends is asked first: what changes while everything is read is read again.
+        feed = await asyncio.to_thread(self._parts.open_feed)
+        reading = asyncio.create_task(self._follow(feed))
+        try:
+            self._stale.set()
+            while not reading.done():
+                await self._stale.wait()
+                self._stale.clear()
+                await self._open_workers()
+            reading.result()
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+            await self._end(list(self._workers))
+            await asyncio.to_thread(feed.close)
+
+    async def _follow(self, feed: ChangeFeed) -> None:
+        try:
+            while True:
+                records = await asyncio.to_thread(feed.poll, _POLL_SECONDS)
+                for tenant_id, assets in _changed(records).items():
+                    for worker in self._of(tenant_id):
+                        worker.tell_assets(assets)
+        finally:
+            self._stale.set()
+
+    def _hear(self, told: Announcement | None) -> None:
+        if told is None or told.kind == ANNOUNCED:
+            self._stale.set()
+        if told is None or told.kind == PROTECTION:
+            for worker in self._of(told.tenant_id if told else None):
+                worker.tell_everything("rules")
+        elif told.kind == ASKED:
+            for worker in self._of(told.tenant_id):
+                if worker.access.connector_id == told.key:
+                    worker.tell_everything("request")
+
+    def _of(self, tenant_id: str | None) -> Iterable[Worker]:
+        return [worker for key, (worker, _) in self._workers.items() if tenant_id in (None, key[0])]
+
+    async def _open_workers(self) -> None:
+        found = {
+            (each.tenant_id, each.connector_id): each
+            for each in await self._parts.connectors.everywhere([TYPE])
+        }
+        for key, connector in found.items():
+            await self._look_after(key, connector)
+        await self._end([key for key in self._workers if key not in found])
+
+    async def _look_after(self, key: tuple[str, str], connector: Connector) -> None:
+        if connector.is_disabled:
+            await self._end([key] if key in self._workers else [])
+            return
+        secrets = await self._parts.connectors.secrets_of(connector)
+        access = access_of(connector, secrets, await self._parts.salts.of(connector.tenant_id))
+        running = self._workers.get(key)
+        if running and running[0].access == access and is_enforced(connector):
+            return
+        await self._end([key] if running else [])
+        worker = Worker(
+            access, lambda: Target(access, self._parts.reach), self._parts.wishes, self._parts.ledger
+        )
+        if is_enforced(connector):
+            self._workers[key] = worker, asyncio.create_task(worker.run())
+        elif await self._parts.ledger.targets(*key):
+            await self._release(worker)
+
+    async def _release(self, worker: Worker) -> None:
+        [state] = await self._parts.ledger.targets(*worker.access.key)
+        if state.state == "released":
+            return
+        try:
+            await worker.release()
+        except (psycopg.Error, LilyError, OSError) as error:
+            _log.warning("not_released", connector_id=worker.access.connector_id, error=str(error).strip())
+
+    async def _end(self, keys: list[tuple[str, str]]) -> None:
+        ended = [self._workers.pop(key)[1] for key in keys if key in self._workers]
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+
+
+def _changed(records: Iterable[ChangeRecord]) -> dict[str, set[str]]:
+    """The assets something happened to that can matter for protection, by tenant."""
+    found: dict[str, set[str]] = {}
+    for record in records:
+        if record.event_type in ("io.lily.asset.changed.v1", "io.lily.tags.changed.v1"):
+            asset_id = json.loads(record.value).get("asset_id")
+            if asset_id:
+                found.setdefault(record.tenant_id, set()).add(asset_id)
+    return found

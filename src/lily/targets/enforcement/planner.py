@@ -1,0 +1,145 @@
+"""From how a relation is and what protects its columns to the statements in between. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from psycopg import sql
+
+from lily.domain.protection import Effect, Protection
+from lily.targets.enforcement.drift import adopt
+from lily.targets.enforcement.relations import Relation, Shield
+from lily.targets.enforcement.rights import Rights, Roles, Statement, rebuild, strip
+from lily.targets.enforcement.views import ViewPlan, spared_readers
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be done to one relation, in one transaction, and what would undo it.
+
+    `at_once` waits for nobody: where `statements` would wait for somebody's transaction, it denies meanwhile
+    what they would mask. An `original` of None: the relation is as if Lily had never been there.
+    """
+
+    relation: Relation
+    shield: Shield
+    statements: tuple[Statement, ...]
+    at_once: tuple[Statement, ...]
+    undo: tuple[Statement, ...]
+    original: Rights | None
+    #: Of the wanted state; with that of the view as it has become it tells whether anything changed since.
+    wanted: str
+    has_view: bool
+
+
+def plan(relation: Relation, shield: Shield, roles: Roles) -> Work | None:
+    """The work that makes the relation show no more than the shield allows; None when it does already."""
+    shield = _fitting(relation, shield)
+    original = _original(relation)
+    if not shield:
+        return _release(relation, original, roles) if relation.record or relation.stripped else None
+    view = ViewPlan(relation, shield, original, roles)
+    has_view = any(_is_masked(each) for each in shield.values())
+    grants = tuple(_grants(relation, shield, original, roles))
+    wanted = _digest((*grants, *(view.wanted() if has_view else ())), original)
+    if _is_done(relation, wanted, has_view):
+        return None
+    base = (*strip(relation.place, relation.rights, roles), *grants)
+    leftover = () if relation.view is None else _without(relation, view)
+    return Work(
+        relation=relation,
+        shield=shield,
+        statements=(*base, *(view.make() if has_view else leftover)),
+        at_once=(*base, *(view.hide() if relation.view else ())),
+        undo=tuple(_undo(relation, view, roles)),
+        original=original,
+        wanted=wanted,
+        has_view=has_view,
+    )
+
+
+def fingerprint(wanted: str, view: str | None) -> str:
+    """What is kept of a finished work, to see later whether anybody changed it."""
+    return f"{wanted}:{view or ''}"
+
+
+def _is_done(relation: Relation, wanted: str, has_view: bool) -> bool:
+    record, view = relation.record, relation.view
+    seen = view.fingerprint if view else None
+    return (
+        record is not None
+        and record.fingerprint == fingerprint(wanted, seen)
+        and record.enforced == relation.rights
+        and has_view == (view is not None)
+        and (record.schema, record.name) == (relation.schema, relation.name)
+    )
+
+
+def _original(relation: Relation) -> Rights:
+    record = relation.record
+    actual = relation.stripped or relation.rights
+    if record is None:
+        return actual
+    numbers = [column.number for column in relation.columns]
+    return adopt(record.original, record.enforced, actual, numbers, relation.owner)
+
+
+def _release(relation: Relation, original: Rights, roles: Roles) -> Work:
+    view = ViewPlan(relation, {}, original, roles)
+    viewed = () if relation.view is None else _without(relation, view)
+    statements = (*viewed, *rebuild(relation.place, relation.rights, original, roles))
+    undo = tuple(_undo(relation, view, roles))
+    return Work(relation, {}, statements, (), undo, None, "", False)
+
+
+def _without(relation: Relation, view: ViewPlan) -> tuple[Statement, ...]:
+    assert relation.view is not None
+    return tuple(view.uncover()) if relation.view.is_used else (view.drop(),)
+
+
+def _undo(relation: Relation, view: ViewPlan, roles: Roles) -> Iterator[Statement]:
+    """Back to the rights as they are, and to no view where there is none."""
+    if relation.view is None:
+        yield view.drop()
+    else:
+        yield view.again(relation.view.definition)
+    after = Rights(relation.rights.relation, {})
+    yield from rebuild(relation.place, after, relation.rights, roles)
+
+
+def _fitting(relation: Relation, shield: Shield) -> Shield:
+    """Where rows are hidden from some a view would show them to all: what would be masked is denied."""
+    if not relation.has_row_security:
+        return shield
+    return {
+        number: tuple(replace(each, effect=Effect.DENY) for each in protections)
+        for number, protections in shield.items()
+    }
+
+
+def _is_masked(protections: tuple[Protection, ...]) -> bool:
+    return any(each.effect is Effect.MASK for each in protections)
+
+
+def _grants(relation: Relation, shield: Shield, original: Rights, roles: Roles) -> Iterator[Statement]:
+    """Columns by name in the place of the right to the whole: the open ones to all who could read them, the
+    protected ones to those every rule spares."""
+    by_role: dict[int, list[str]] = {}
+    for column in relation.columns:
+        readers = original.readers(column.number, relation.owner)
+        if column.number in shield:
+            readers = spared_readers(shield[column.number], readers, roles)
+        for role in readers - {relation.owner}:
+            by_role.setdefault(role, []).append(column.name)
+    for role, names in sorted(by_role.items()):
+        if role in roles:
+            columns = sql.SQL(", ").join(map(sql.Identifier, names))
+            statement = sql.SQL("GRANT SELECT ({}) ON TABLE {} TO {}")
+            yield statement.format(columns, relation.identifier, roles.name(role))
+
+
+def _digest(statements: tuple[Statement, ...], original: Rights) -> str:
+    text = "\n".join(statement.as_string(None) for statement in statements)
+    return sha256(f"{text}\n{original.document()}".encode()).hexdigest()[:32]

@@ -1,0 +1,168 @@
+"""What a target database needs before anything in it can be masked, made once and looked after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from lily.repositories.postgres.queries import load
+from lily.targets.enforcement.connections import Connection, fetch, read_roles, told
+from lily.targets.enforcement.paths import (
+    EVERYBODY,
+    Login,
+    Made,
+    Schema,
+    Settings,
+    read_path,
+    usage,
+    wanted_paths,
+    write_path,
+)
+from lily.targets.enforcement.rights import Roles, Statement, read_items
+from lily.targets.enforcement.views import shadow_of
+
+_CONTROL, _TARGET = load("enforcement_control.sql"), load("enforcement_target.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`deny_unknown`: nobody but the owner reads a relation before Lily knows it."""
+
+    salt: str
+    deny_unknown: bool = False
+
+
+class Preparation:
+    """Of the database a connection leads to."""
+
+    def __init__(self, connection: Connection, options: Options) -> None:
+        self._connection = connection
+        self._options = options
+
+    def make(self) -> list[str]:
+        """Make what masks will need, and see to it that sessions begun from now on are ready for them.
+
+        Returns what could not be done, in words.
+        """
+        with self._connection.transaction():
+            return self._make()
+
+    @contextmanager
+    def imagined(self) -> Iterator[list[str]]:
+        """Made, and afterwards as if it had never been."""
+        with self._connection.transaction(force_rollback=True):
+            yield self._make()
+
+    def drop(self) -> None:
+        """As if Lily had never been here; nothing is protected any more."""
+        with self._connection.transaction():
+            roles, settings = read_roles(self._connection), self._settings()
+            for role in settings.made:
+                self._connection.execute(self._path_back(role, settings.had(role), roles))
+            for schema in self._schemas():
+                if schema.has_shadow:
+                    name = sql.Identifier(shadow_of(schema.name))
+                    self._connection.execute(sql.SQL("DROP SCHEMA {}").format(name))
+            self._connection.execute(_CONTROL["drop_control"])
+
+    def _make(self) -> list[str]:
+        has_guard, may_guard, is_there = fetch(self._connection, _CONTROL["has_guard"])[0]
+        problems = []
+        if not is_there:
+            self._connection.execute(_CONTROL["create_control"])
+        fetch(self._connection, _CONTROL["begin_work"])
+        fetch(self._connection, _CONTROL["set_salt"], {"salt": self._options.salt})
+        fetch(self._connection, _CONTROL["set_options"], {"deny_unknown": self._options.deny_unknown})
+        if not has_guard and may_guard:
+            self._connection.execute(_CONTROL["create_guard"])
+        if not may_guard:
+            problems.append("not a superuser: changes by others are repaired at the next check, not at once")
+        problems += self._set_paths()
+        fetch(self._connection, _CONTROL["forget_gone"])
+        fetch(self._connection, _CONTROL["end_work"])
+        return problems
+
+    def _set_paths(self) -> list[str]:
+        problems: list[str] = []
+        roles, schemas = read_roles(self._connection), self._schemas()
+        for schema in schemas:
+            for statement in usage(schema, roles):
+                problems += self._attempt(statement)
+        settings = self._settings()
+        wanted = wanted_paths(settings, schemas, self._logins(), roles)
+        for role, path in sorted(wanted.items()):
+            if role not in settings.here or read_path(settings.here[role]) != path:
+                refused = self._attempt(self._path_statement(role, write_path(path), roles))
+                problems += refused
+                if not refused:
+                    self._keep_path(role, settings.had(role))
+        for role in settings.made.keys() - wanted.keys():
+            problems += self._attempt(self._path_back(role, settings.had(role), roles))
+            fetch(self._connection, _TARGET["forget_path"], {"role": role})
+        return problems
+
+    def _keep_path(self, role: int, had: str | None) -> None:
+        made = self._settings().here[role]
+        fetch(self._connection, _TARGET["put_path"], {"role": role, "had": had, "made": made})
+
+    def _path_statement(self, role: int, path: sql.Composable, roles: Roles) -> Statement:
+        database = sql.Identifier(self._connection.info.dbname)
+        if role == EVERYBODY:
+            return sql.SQL("ALTER DATABASE {} SET search_path = {}").format(database, path)
+        statement = sql.SQL("ALTER ROLE {} IN DATABASE {} SET search_path = {}")
+        return statement.format(roles.name(role), database, path)
+
+    def _path_back(self, role: int, had: str | None, roles: Roles) -> Statement:
+        database = sql.Identifier(self._connection.info.dbname)
+        if role != EVERYBODY and role not in roles:
+            return sql.SQL("SELECT")
+        whose = (
+            sql.SQL("DATABASE {}").format(database)
+            if role == EVERYBODY
+            else sql.SQL("ROLE {} IN DATABASE {}").format(roles.name(role), database)
+        )
+        if had is None:
+            return sql.SQL("ALTER {} RESET search_path").format(whose)
+        return sql.SQL("ALTER {} SET search_path = {}").format(whose, write_path(read_path(had)))
+
+    def _attempt(self, statement: Statement) -> list[str]:
+        try:
+            with self._connection.transaction():
+                self._connection.execute(statement)
+            return []
+        except psycopg.Error as error:
+            return [f"{statement.as_string(self._connection)}: {told(error)}"]
+
+    def _logins(self) -> list[Login]:
+        return [Login(*row[:3]) for row in fetch(self._connection, _TARGET["read_roles"]) if row[3]]
+
+    def _schemas(self) -> list[Schema]:
+        return [
+            Schema(name, has_shadow, read_items(users), read_items(shadow_users), frozenset(owners))
+            for name, has_shadow, users, shadow_users, owners in fetch(
+                self._connection, _TARGET["read_schemas"]
+            )
+        ]
+
+    def _settings(self) -> Settings:
+        rows = fetch(self._connection, _TARGET["read_paths"])
+        made = {
+            role: Made(had, made) for role, had, made in fetch(self._connection, _TARGET["read_made_paths"])
+        }
+        return Settings(
+            here={role: path for role, is_here, path in rows if is_here},
+            everywhere={role: path for role, is_here, path in rows if not is_here},
+            default=self._default_path(),
+            made=made,
+        )
+
+    def _default_path(self) -> str:
+        try:
+            with self._connection.transaction():
+                return str(fetch(self._connection, _TARGET["read_default_path"])[0][0])
+        except psycopg.errors.InsufficientPrivilege:
+            return str(fetch(self._connection, _TARGET["read_boot_path"])[0][0])

@@ -1,0 +1,115 @@
+"""The databases to be enforced, as connectors of the type `postgres` name them, and how they are reached."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from lily.domain.connectors import SECRET, Connector
+from lily.targets.enforcement.connections import CHANNEL, Connection, set_up
+from lily.targets.enforcement.preparation import Options, Preparation
+from lily.targets.enforcement.workshop import Workshop
+
+TYPE = "postgres"
+_CONNECT_SECONDS = 5
+#: Held by whoever works on a database; any number will do that nobody else uses.
+_LOCK = 0x4C494C59454E46
+
+#: `EgressRefused` unless Lily may connect to this host and port.
+Reaches = Callable[[str, int], str]
+
+
+def plainly(host: str, _port: int) -> str:
+    """The address of a host, whatever it is."""
+    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """All it takes to work on one database."""
+
+    tenant_id: str
+    connector_id: str
+    #: The name of its assets' source.
+    source: str
+    config: Mapping[str, Any]
+    password: str
+    salt: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.tenant_id, self.connector_id
+
+    @property
+    def database(self) -> str:
+        return str(self.config.get("database", ""))
+
+    @property
+    def options(self) -> Options:
+        return Options(self.salt, deny_unknown=self.config.get("deny_unknown") is True)
+
+
+def is_enforced(connector: Connector) -> bool:
+    """Unless its config says `"enforce": false`, or it is disabled."""
+    wanted = connector.config.get("enforce", True) is not False
+    return connector.type == TYPE and wanted and not connector.is_disabled
+
+
+def access_of(connector: Connector, secrets: Mapping[str, str], salt: str) -> Access:
+    return Access(
+        tenant_id=connector.tenant_id,
+        connector_id=connector.connector_id,
+        source=connector.name,
+        config=connector.config,
+        password=secrets.get(SECRET, ""),
+        salt=salt,
+    )
+
+
+def connect(access: Access, reach: Reaches = plainly) -> Connection:
+    """A session of the connector's user, to an address that was judged."""
+    config = access.config
+    host, port = str(config["host"]), int(config.get("port", 5432))
+    connection: Connection = psycopg.connect(
+        host=host,
+        hostaddr=reach(host, port),
+        port=port,
+        dbname=access.database,
+        user=str(config["user"]),
+        password=access.password,
+        sslmode=str(config.get("sslmode", "prefer")),
+        connect_timeout=_CONNECT_SECONDS,
+        application_name="lily-enforcement",
+        client_encoding="UTF8",
+    )
+    return set_up(connection)
+
+
+class Target:
+    """One database, with the sole right to work on it while this is open."""
+
+    def __init__(self, access: Access, reach: Reaches = plainly) -> None:
+        self.access = access
+        self.connection = connect(access, reach)
+        row = self.connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
+        if row != (True,):
+            self.connection.close()
+            raise psycopg.OperationalError("another process works on this database")
+        self.preparation = Preparation(self.connection, access.options)
+        self.workshop = Workshop(self.connection, access.options)
+        #: A connection of its own: what it tells wakes the process, which must not be on the way of work.
+        self.ears = connect(access, reach)
+        self.ears.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
+
+    def heard(self) -> bool:
+        """Whether somebody else has changed something since this was asked last."""
+        return bool([*self.ears.notifies(timeout=0)])
+
+    def close(self) -> None:
+        self.ears.close()
+        self.connection.close()

@@ -1,0 +1,255 @@
+"""One database kept as it must be: woken by what changes here or there, looking by itself now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psycopg
+import structlog
+
+from lily.domain.errors import LilyError
+from lily.domain.masks import mask_document
+from lily.domain.protection import Effect, Protection
+from lily.repositories.postgres.enforcement import Become, EnforcementLedger, Spoken, TargetState
+from lily.targets.enforcement.planner import Work
+from lily.targets.enforcement.targets import Access, Target
+from lily.targets.enforcement.wanted import Wanted, Wishes, relations_of
+from lily.targets.enforcement.workshop import EVERYTHING, Outcome, Scope
+
+#: Where the database cannot tell of changes, they are repaired within this time.
+CHECK_SECONDS = 30.0
+_RETRY_SECONDS = 1.0
+_LONGEST_PAUSE = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What a worker has been told and not looked at yet."""
+
+    assets: set[str] = field(default_factory=set)
+    relations: set[str] = field(default_factory=set)
+    #: The rules changed, somebody asks, or it is time: read everything again.
+    everything: str = ""
+    #: Somebody changed the database itself.
+    is_disturbed: bool = False
+
+    def take(self) -> Inbox:
+        taken = Inbox(self.assets, self.relations, self.everything, self.is_disturbed)
+        self.assets, self.relations, self.everything, self.is_disturbed = set(), set(), "", False
+        return taken
+
+    def put_back(self, taken: Inbox) -> None:
+        self.assets |= taken.assets
+        self.relations |= taken.relations
+        self.everything = self.everything or taken.everything
+        self.is_disturbed = self.is_disturbed or taken.is_disturbed
+
+    def __bool__(self) -> bool:
+        return bool(self.assets or self.relations or self.everything or self.is_disturbed)
+
+
+class Worker:
+    """Works on one database, one thing after the other, until it is cancelled."""
+
+    def __init__(
+        self, access: Access, open_target: Callable[[], Target], wishes: Wishes, ledger: EnforcementLedger
+    ) -> None:
+        self.access = access
+        self._open_target = open_target
+        self._wishes = wishes
+        self._ledger = ledger
+        self._inbox = Inbox(everything="start")
+        self._wanted = Wanted()
+        self._woken = asyncio.Event()
+        self._problems: list[str] = []
+        self._troubles: dict[str, str] = {}
+        self._pause = _RETRY_SECONDS
+        self._unfinished: tuple[tuple[Spoken, ...], str] = ((), "")
+
+    def tell_assets(self, assets: Iterable[str]) -> None:
+        self._inbox.assets.update(assets)
+        self._woken.set()
+
+    def tell_everything(self, reason: str) -> None:
+        self._inbox.everything = reason
+        self._woken.set()
+
+    def tell_disturbed(self) -> None:
+        self._inbox.is_disturbed = True
+        self._woken.set()
+
+    async def run(self) -> None:
+        pause = _RETRY_SECONDS
+        while True:
+            try:
+                await self._work_until_lost()
+            except (psycopg.Error, OSError, LilyError) as error:
+                _log.warning("target_lost", connector_id=self.access.connector_id, error=str(error).strip())
+                with suppress(LilyError, psycopg.Error):
+                    await self._tell("unreachable", {"error": str(error).strip()[:500]})
+            self.tell_everything("start")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def release(self) -> None:
+        """Leave the database as if Lily had never been there."""
+        target = await asyncio.to_thread(self._open_target)
+        try:
+            outcome = await asyncio.to_thread(target.workshop.release)
+            if not outcome.waiting and not outcome.failed:
+                await asyncio.to_thread(target.preparation.drop)
+        finally:
+            target.close()
+        await self._tell("released", {"failed": outcome.failed, "waiting": outcome.waiting})
+
+    async def _work_until_lost(self) -> None:
+        target = await asyncio.to_thread(self._open_target)
+        loop = asyncio.get_running_loop()
+        try:
+            loop.add_reader(target.ears.fileno(), self._listen, target)
+            while True:
+                await self._step(target)
+                await self._wait()
+        finally:
+            loop.remove_reader(target.ears.fileno())
+            target.close()
+
+    def _listen(self, target: Target) -> None:
+        try:
+            if target.heard():
+                self.tell_disturbed()
+        except psycopg.Error:
+            asyncio.get_running_loop().remove_reader(target.ears.fileno())
+            self.tell_everything("start")  # which finds the connection lost
+
+    async def _wait(self) -> None:
+        seconds = self._pause if self._inbox else CHECK_SECONDS
+        try:
+            await asyncio.wait_for(self._woken.wait(), seconds)
+        except TimeoutError:
+            if not self._inbox:
+                self._inbox.everything = "check"
+        self._woken.clear()
+
+    async def _step(self, target: Target) -> None:
+        """Do what has come; what fails is told again."""
+        told = self._inbox.take()
+        if not told:
+            return
+        try:
+            requests = await self._ledger.asked(*self.access.key) if told.everything else []
+            outcome = await self._do(target, told)
+            if requests:
+                await self._ledger.answer(self.access.tenant_id, requests, _outcome_document(outcome))
+        except BaseException:
+            self._inbox.put_back(told)
+            raise
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE) if outcome.waiting else _RETRY_SECONDS
+        self._inbox.relations |= {f"{target.workshop.database}.{name}" for name in outcome.waiting}
+
+    async def _do(self, target: Target, told: Inbox) -> Outcome:
+        if told.everything:
+            self._problems = await asyncio.to_thread(target.preparation.make)
+            self._wanted = await self._wishes.read(self.access)
+            scope = self._whole_scope()
+        else:
+            affected = set(told.relations)
+            if told.assets:
+                affected |= await self._wishes.refresh(self.access, self._wanted, sorted(told.assets))
+            if not affected and not told.is_disturbed:
+                return Outcome()
+            scope = Scope(frozenset(affected), with_protected=told.is_disturbed)
+            if told.is_disturbed and self.access.options.deny_unknown:
+                scope = EVERYTHING
+        outcome = await self._enforce(target, scope, told.everything or ("tags" if told.assets else "check"))
+        if told.everything or outcome.failed or outcome.waiting or self._troubles:
+            await self._tell_state(target, outcome)
+        return outcome
+
+    def _whole_scope(self) -> Scope:
+        if self.access.options.deny_unknown:
+            return EVERYTHING
+        places = (relations_of(place) for place, protections in self._wanted.columns.values() if protections)
+        return Scope(frozenset(name for each in places for name in each), with_protected=True)
+
+    async def _enforce(self, target: Target, scope: Scope, reason: str) -> Outcome:
+        protections, known = self._wanted.protections(), self._wanted.known
+        works = await asyncio.to_thread(target.workshop.plan, protections, scope, known)
+        if not works:
+            return Outcome()
+        plan_id = await self._begin(reason, spoken(target, works))
+        outcome = await asyncio.to_thread(target.workshop.apply, works)
+        if not outcome.failed and not outcome.waiting:
+            self._unfinished = ((), "")
+        await self._ledger.settle(
+            self.access.key, plan_id, outcome.failed, [_become(work, outcome) for work in works]
+        )
+        return outcome
+
+    async def _begin(self, reason: str, said: list[Spoken]) -> str:
+        """The plan in the ledger: what is tried once more is not written down again."""
+        again, plan_id = self._unfinished
+        if again != tuple(said):
+            plan_id = await self._ledger.begin(*self.access.key, reason, said)
+            self._unfinished = tuple(said), plan_id
+        return plan_id
+
+    async def _tell_state(self, target: Target, outcome: Outcome) -> None:
+        self._troubles = outcome.failed | dict.fromkeys(outcome.waiting, "waits for an open transaction")
+        excepted = await asyncio.to_thread(target.workshop.excepted)
+        detail = {
+            "problems": self._problems,
+            "excepted": [{"role": role, "because": why} for role, why in excepted],
+            "troubles": self._troubles,
+        }
+        await self._tell("incomplete" if self._troubles else "enforced", detail)
+
+    async def _tell(self, state: str, detail: dict[str, object]) -> None:
+        await self._ledger.tell(self.access.tenant_id, TargetState(self.access.connector_id, state, detail))
+
+
+def spoken(target: Target, works: Sequence[Work]) -> list[Spoken]:
+    """All statements as they will be said, and those that would undo them."""
+    text = target.workshop.text
+    return [
+        Spoken(work.relation.label, text(statement), is_undo)
+        for work in works
+        for is_undo, statements in ((False, work.statements), (True, work.undo))
+        for statement in statements
+    ]
+
+
+def shield_document(work: Work) -> dict[str, object]:
+    """What protects each column of a relation, by its name, the strictest first."""
+    names = {column.number: column.name for column in work.relation.columns}
+    return {
+        names[number]: [_protection(each) for each in protections]
+        for number, protections in work.shield.items()
+    }
+
+
+def _protection(protection: Protection) -> dict[str, object]:
+    return {
+        "rule_id": protection.rule_id,
+        "effect": protection.effect.value,
+        "mask": mask_document(protection.mask) if protection.effect is Effect.MASK else None,
+        "except": sorted(protection.except_roles | protection.except_groups),
+    }
+
+
+def _become(work: Work, outcome: Outcome) -> Become:
+    label = work.relation.label
+    if label in outcome.failed:
+        return Become(label, "failed", shield_document(work) or {"": []}, outcome.failed[label])
+    state = "waiting" if label in outcome.waiting else "live"
+    columns = shield_document(work)
+    return Become(label, state, columns or ({"": []} if state == "waiting" else {}))
+
+
+def _outcome_document(outcome: Outcome) -> dict[str, object]:
+    return {"done": outcome.done, "waiting": outcome.waiting, "failed": outcome.failed}

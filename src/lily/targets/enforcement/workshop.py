@@ -1,0 +1,186 @@
+"""Where the work on one target database is done: read its catalog, plan, and carry out, in transactions.
+
+One process at a time holds the workshop's lock on the database. Whatever ends in the middle of a transaction
+leaves no trace, and the next one reads everything anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, LiteralString
+
+import psycopg
+import structlog
+
+from lily.domain.protection import Protection
+from lily.repositories.postgres.queries import load
+from lily.targets.enforcement.connections import Connection, Row, fetch, read_roles, told
+from lily.targets.enforcement.planner import Work, fingerprint, plan
+from lily.targets.enforcement.preparation import Options
+from lily.targets.enforcement.relations import UNKNOWN, Relation, Shield, read_relation, shields
+from lily.targets.enforcement.rights import Statement
+from lily.targets.enforcement.views import shadow_of
+
+_CONTROL, _TARGET = load("enforcement_control.sql"), load("enforcement_target.sql")
+#: By the external ids of columns.
+Protections = Mapping[str, tuple[Protection, ...]]
+#: The external ids of the relations Lily knows.
+Known = set[str] | None
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which relations to look at: those with these external ids, or all; and those protected already."""
+
+    names: frozenset[str] | None = None
+    with_protected: bool = False
+
+
+EVERYTHING = Scope()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of some work, by the relations' labels."""
+
+    done: list[str] = field(default_factory=list)
+    #: Denied where they should be masked, or masked where they should be open: somebody's transaction is
+    #: in the way.
+    waiting: list[str] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+class Workshop:
+    """On one connection, which it must have for itself."""
+
+    def __init__(self, connection: Connection, options: Options) -> None:
+        self._connection = connection
+        self._options = options
+        self.database = connection.info.dbname
+
+    def plan(self, protections: Protections, scope: Scope = EVERYTHING, known: Known = None) -> list[Work]:
+        """The work on the relations in a scope and their relatives."""
+        roles = read_roles(self._connection)
+        found = self._relations(scope)
+        if self._options.deny_unknown and known is not None and scope == EVERYTHING:
+            numbers = [each.oid for each in found if f"{self.database}.{each.label}" in known]
+            self._fetch(_CONTROL["set_known"], {"known": numbers})
+        by_oid = shields(found, protections, self.database)
+        planned = (plan(each, self._shield(each, by_oid[each.oid], known), roles) for each in found)
+        return [work for work in planned if work is not None]
+
+    def apply(self, works: Sequence[Work]) -> Outcome:
+        """Carry out some work, all in one transaction if nothing is in the way, otherwise each in its own."""
+        outcome = Outcome()
+        if not works:
+            return outcome
+        try:
+            with self._working():
+                for work in works:
+                    self._carry_out(work, work.statements)
+            outcome.done += [work.relation.label for work in works]
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise
+            _log.info("work_is_split", error=str(error).strip())
+            for work in works:
+                self._apply_alone(work, outcome)
+        return outcome
+
+    def rehearse(self, works: Sequence[Work]) -> dict[str, str]:
+        """Carry the work out and undo it: what would fail, by relation."""
+        failed = {}
+        with self._working(keep=False):
+            for work in works:
+                try:
+                    with self._connection.transaction():
+                        self._carry_out(work, work.statements)
+                except psycopg.Error as error:
+                    failed[work.relation.label] = told(error)
+        return failed
+
+    def text(self, statement: Statement) -> str:
+        return statement.as_string(self._connection)
+
+    def excepted(self) -> list[tuple[str, str]]:
+        """Logins that read protected columns all the same, and why."""
+        return [(name, why) for name, why in self._fetch(_TARGET["read_excepted"])]
+
+    def release(self) -> Outcome:
+        """Protect nothing any more; what is waiting or failed stays protected."""
+        return self.apply(self.plan({}))
+
+    def _apply_alone(self, work: Work, outcome: Outcome) -> None:
+        label = work.relation.label
+        try:
+            with self._working():
+                self._carry_out(work, work.statements)
+            outcome.done.append(label)
+        except psycopg.errors.LockNotAvailable:
+            self._apply_at_once(work, outcome)
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise
+            outcome.failed[label] = told(error)
+
+    def _apply_at_once(self, work: Work, outcome: Outcome) -> None:
+        label = work.relation.label
+        try:
+            if work.at_once:
+                with self._working():
+                    self._carry_out(work, work.at_once, is_whole=False)
+            outcome.waiting.append(label)
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise
+            outcome.failed[label] = told(error)
+
+    def _carry_out(self, work: Work, statements: Sequence[Statement], *, is_whole: bool = True) -> None:
+        for statement in statements:
+            self._connection.execute(statement)
+        oid = work.relation.oid
+        self._fetch(_CONTROL["forget_stripped"], {"relation": oid})
+        if work.original is None:
+            self._fetch(_CONTROL["forget_original"], {"relation": oid})
+            return
+        names = {column.number: column.name for column in work.relation.columns}
+        values = {
+            "relation": oid,
+            "rights": json.dumps(work.original.document()),
+            "shield": json.dumps({str(number): names[number] for number in work.shield}),
+            "fingerprint": fingerprint(work.wanted, self._seen(work.relation)) if is_whole else "",
+        }
+        self._fetch(_CONTROL["put_original"], values)
+
+    def _seen(self, relation: Relation) -> str | None:
+        values = {"schema": shadow_of(relation.schema), "name": relation.name}
+        rows = self._fetch(_TARGET["read_view"], values)
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def _working(self, *, keep: bool = True) -> Iterator[None]:
+        with self._connection.transaction(force_rollback=not keep):
+            self._fetch(_CONTROL["begin_work"])
+            yield
+            self._fetch(_CONTROL["end_work"])
+
+    def _shield(self, relation: Relation, shield: Shield, known: Known) -> Shield:
+        label = f"{self.database}.{relation.label}"
+        if not self._options.deny_unknown or known is None or label in known:
+            return shield
+        return {column.number: (UNKNOWN,) for column in relation.columns}
+
+    def _relations(self, scope: Scope) -> list[Relation]:
+        values = {
+            "names": None if scope.names is None else sorted(scope.names),
+            "with_protected": scope.with_protected,
+        }
+        return [read_relation(row) for row in self._fetch(_TARGET["read_relations"], values)]
+
+    def _fetch(self, statement: LiteralString, values: Mapping[str, Any] | None = None) -> list[Row]:
+        return fetch(self._connection, statement, values)

@@ -1,0 +1,291 @@
+"""What others do to an enforced database: it never shows more, is put in order again, and nothing is lost."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+from kit.enforced import Warehouse, denied, enforce, masked
+from lily.domain.protection import Protection
+from lily.targets.enforcement.preparation import Options
+from lily.targets.enforcement.workshop import Scope, Workshop
+
+if TYPE_CHECKING:
+    from lily.standalone.services import Services
+
+REFUSED = psycopg.errors.InsufficientPrivilege
+PROTECTED = Scope(frozenset(), with_protected=True)
+SECRETS = {"ada@example.org", "bo@example.org"}
+
+
+@pytest.fixture
+def warehouse(services: Services) -> Iterator[Warehouse]:
+    made = Warehouse(services.environment["LILY_DATABASE_URL"])
+    yield made
+    made.close()
+
+
+def mails(warehouse: Warehouse) -> dict[str, tuple[Protection, ...]]:
+    return {
+        warehouse.column(relation, "email"): (masked(),) for relation in ("customers", "orders", "buyers")
+    }
+
+
+def test_a_right_granted_by_others_never_shows_a_value_and_comes_back_with_the_rest(
+    warehouse: Warehouse,
+) -> None:
+    workshop = warehouse.workshop()
+    enforce(workshop, mails(warehouse))
+    warehouse.run(
+        "SET ROLE {owner}; GRANT SELECT ON customers TO {bob}; GRANT SELECT (email) ON orders TO {ana}"
+    )
+    warehouse.run("RESET ROLE")
+    ana, bob = warehouse.connect("ana"), warehouse.connect("bob")
+    with pytest.raises(REFUSED):
+        bob.execute("SELECT email FROM public.customers")
+    with pytest.raises(REFUSED):
+        ana.execute("SELECT email FROM public.orders")
+    enforce(workshop, mails(warehouse))
+    warehouse.run("SET ROLE {owner}; REVOKE SELECT ON customers FROM {analysts}; RESET ROLE")
+    assert bob.execute("SELECT name, email FROM customers WHERE id = 1").fetchone() == ("Ada", None)
+    enforce(workshop, {})
+    assert bob.execute("SELECT email FROM public.customers WHERE id = 1").fetchone() == ("ada@example.org",)
+    with pytest.raises(REFUSED):
+        ana.execute("SELECT id FROM public.customers")
+
+
+def test_without_a_guard_the_next_check_repairs(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    enforce(workshop, mails(warehouse))
+    warehouse.run(
+        "DROP EVENT TRIGGER lily_protection_guard; SET ROLE {owner}; GRANT SELECT ON customers TO {ana}"
+    )
+    warehouse.run(
+        "ALTER TABLE customers ADD COLUMN phone text; RESET ROLE; DROP VIEW lily_masked_public.orders"
+    )
+    ana = warehouse.connect("ana")
+    assert ana.execute("SELECT email FROM public.customers WHERE id = 1").fetchone() == ("ada@example.org",)
+    works = workshop.plan(mails(warehouse), PROTECTED)
+    assert {work.relation.name for work in works} == {"customers", "orders"}
+    workshop.apply(works)
+    with pytest.raises(REFUSED):
+        ana.execute("SELECT email FROM public.customers")
+    assert ana.execute("SELECT email, phone FROM customers WHERE id = 1").fetchone() == (None, None)
+    assert ana.execute("SELECT email FROM orders WHERE id = 1").fetchone() == (None,)
+    assert workshop.plan(mails(warehouse), PROTECTED) == []
+
+
+def test_a_renamed_column_or_table_stays_protected_and_so_does_what_takes_its_name(
+    warehouse: Warehouse,
+) -> None:
+    workshop = warehouse.workshop()
+    enforce(workshop, mails(warehouse))
+    ana = warehouse.connect("ana")
+    warehouse.run(
+        """SET ROLE {owner}; ALTER TABLE orders RENAME email TO mail;
+        ALTER TABLE customers RENAME TO old_customers; CREATE TABLE customers AS SELECT * FROM old_customers;
+        GRANT SELECT ON customers TO {analysts}; RESET ROLE"""
+    )
+    for query in (
+        "email FROM public.customers",
+        "mail FROM public.orders",
+        "email FROM public.old_customers",
+    ):
+        with pytest.raises(REFUSED):
+            ana.execute(f"SELECT {query}")
+    enforce(workshop, mails(warehouse))
+    for query in ("email FROM customers", "mail FROM orders", "email FROM old_customers"):
+        assert ana.execute(f"SELECT DISTINCT {query}").fetchall() == [(None,)]
+
+
+def test_a_new_part_of_a_protected_table_is_protected_from_its_first_moment(warehouse: Warehouse) -> None:
+    warehouse.run(
+        """SET ROLE {owner}; CREATE TABLE events (day date, mail text) PARTITION BY RANGE (day);
+        GRANT SELECT ON events TO {analysts};
+        ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO {analysts}; RESET ROLE"""
+    )
+    workshop = warehouse.workshop()
+    enforce(workshop, {warehouse.column("events", "mail"): (denied(),)})
+    warehouse.run(
+        """SET ROLE {owner};
+        CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
+        INSERT INTO events VALUES ('2020-02-02', 'secret'); RESET ROLE"""
+    )
+    with pytest.raises(REFUSED):
+        warehouse.connect("ana").execute("SELECT mail FROM events_1")
+
+
+def test_where_unknown_relations_are_denied_a_copy_is_readable_only_once_it_is_known(
+    warehouse: Warehouse,
+) -> None:
+    workshop = warehouse.workshop(deny_unknown=True)
+    known = {f"{warehouse.database}.public.{name}" for name in ("customers", "orders", "buyers")}
+    workshop.apply(workshop.plan(mails(warehouse), known=known))
+    warehouse.run(
+        "SET ROLE {owner}; CREATE TABLE leak AS SELECT * FROM customers; GRANT SELECT ON leak TO {ana}"
+    )
+    warehouse.run("RESET ROLE")
+    ana = warehouse.connect("ana")
+    for _ in range(2):
+        with pytest.raises(REFUSED):
+            ana.execute("SELECT email FROM leak")
+        workshop.apply(workshop.plan(mails(warehouse), known=known))
+    known.add(f"{warehouse.database}.public.leak")
+    workshop.apply(workshop.plan(mails(warehouse), known=known))
+    assert ana.execute("SELECT count(email) FROM leak").fetchone() == (2,)
+
+
+def test_an_open_transaction_never_delays_protection(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    first = {warehouse.column("customers", "name"): (masked(),)}
+    enforce(workshop, first)
+    reader = warehouse.connect("ana")
+    reader.autocommit = False
+    assert reader.execute("SELECT email FROM customers WHERE id = 1").fetchone() == ("ada@example.org",)
+    outcome = enforce(workshop, first | mails(warehouse))
+    assert outcome.waiting == ["public.customers"]
+    with pytest.raises(REFUSED):
+        reader.execute("SELECT email FROM customers")
+    reader.rollback()
+    assert enforce(workshop, first | mails(warehouse)).waiting == []
+    assert reader.execute("SELECT name, email FROM customers WHERE id = 1").fetchone() == (None, None)
+    assert enforce(workshop, {}).waiting == ["public.customers"]
+    reader.rollback()
+    assert enforce(workshop, {}).waiting == []
+
+
+def test_a_view_somebody_made_of_a_masked_table_survives_the_mask(warehouse: Warehouse) -> None:
+    warehouse.run("GRANT CREATE ON SCHEMA public TO {ana}")
+    workshop = warehouse.workshop()
+    ana = warehouse.connect("ana")
+    enforce(workshop, mails(warehouse))
+    ana.execute("CREATE VIEW public.mine AS SELECT id, email FROM customers")
+    assert ana.execute("SELECT email FROM mine WHERE id = 1").fetchone() == (None,)
+    outcome = enforce(workshop, {})
+    assert outcome.failed == {}
+    assert ana.execute("SELECT email FROM mine WHERE id = 1").fetchone() == ("ada@example.org",)
+
+
+def test_a_process_that_dies_in_the_middle_leaves_nothing_half_done(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    before = warehouse.snapshot()
+    with warehouse.admin.transaction(force_rollback=True):
+        for work in workshop.plan(mails(warehouse)):
+            for statement in work.statements[:-1]:
+                warehouse.admin.execute(statement)
+    assert warehouse.snapshot() == before
+    enforce(workshop, mails(warehouse))
+    assert warehouse.workshop().plan(mails(warehouse)) == [], "another process finds it done"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_value_is_ever_shown_once_a_mask_is_live(warehouse: Warehouse, seed: int) -> None:
+    """Tags flap, the enforcer dies, owners grant, revoke, rename and replace: readers look all the time."""
+    chance = random.Random(seed)
+    workshop = warehouse.workshop()
+    readers = Readers(warehouse, 2)
+    with readers:
+        for _ in range(25):
+            protections = dict(mails(warehouse))
+            if chance.random() < 0.3:
+                enforce(workshop, {})
+                enforce(workshop, {warehouse.column("customers", "name"): (masked(),)})
+            outcome = enforce(workshop, protections)
+            if outcome.failed or outcome.waiting:
+                continue
+            readers.forbid(True)
+            for _ in range(chance.randrange(1, 4)):
+                disturb(warehouse, chance)
+                if chance.random() < 0.3:
+                    die_in_the_middle(warehouse)
+                if chance.random() < 0.6:
+                    enforce(workshop, protections)
+            readers.forbid(False)
+    assert readers.leaks == []
+    assert readers.reads > 50
+    assert readers.seen >= SECRETS, "without a mask the values must be there to be seen"
+
+
+class Readers:
+    """Analysts who ask for everything, in every way they know, and note what they should not have seen."""
+
+    def __init__(self, warehouse: Warehouse, number: int) -> None:
+        self._warehouse = warehouse
+        self._threads = [threading.Thread(target=self._read, args=(n,)) for n in range(number)]
+        self._over = threading.Event()
+        #: Grows with every change of what is forbidden; odd while values must not be seen.
+        self._era = 0
+        self.leaks: list[str] = []
+        self.reads = 0
+        self.seen: set[object] = set()
+
+    def forbid(self, yes: bool) -> None:
+        assert (self._era % 2 == 1) != yes
+        self._era += 1
+
+    def __enter__(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _read(self, number: int) -> None:
+        chance = random.Random(number)
+        session = self._warehouse.connect(("ana", "bob")[number % 2])
+        while not self._over.is_set():
+            relation = chance.choice(("customers", "orders", "buyers", "old_customers"))
+            place = chance.choice(("", "public.", "lily_masked_public."))
+            column = chance.choice(("*", "email", "id"))
+            query = f"SELECT {column} FROM {place}{relation}"
+            era = self._era
+            try:
+                rows = session.execute(query).fetchall()
+            except psycopg.Error:
+                continue
+            shown = {value for row in rows for value in row} & SECRETS
+            self.reads += 1
+            self.seen |= shown
+            if shown and era % 2 == 1 and era == self._era:
+                self.leaks.append(query)
+
+
+def disturb(warehouse: Warehouse, chance: random.Random) -> None:
+    statement = chance.choice(
+        (
+            "GRANT SELECT ON customers, orders TO {analysts}",
+            "GRANT SELECT (email) ON orders TO {bob}",
+            "GRANT SELECT ON ALL TABLES IN SCHEMA public TO PUBLIC",
+            "REVOKE SELECT ON orders FROM PUBLIC",
+            "CREATE OR REPLACE VIEW buyers AS SELECT c.id, c.email, o.total FROM customers c, orders o",
+            "BEGIN; ALTER TABLE orders RENAME TO old_orders; CREATE TABLE orders AS SELECT * FROM old_orders;"
+            "GRANT SELECT ON orders TO PUBLIC; DROP TABLE old_orders CASCADE; COMMIT",
+            "ALTER TABLE customers ADD COLUMN IF NOT EXISTS phone text",
+        )
+    )
+    warehouse.run("SET ROLE {owner}; SET search_path = public")
+    try:
+        warehouse.run(statement)
+    except psycopg.Error:
+        warehouse.boss.rollback()
+    warehouse.run("RESET ROLE; RESET search_path")
+
+
+def die_in_the_middle(warehouse: Warehouse) -> None:
+    """Some of the work of lifting all protection, and then nothing more of that process."""
+    workshop = Workshop(warehouse.admin, Options("salt"))
+    with warehouse.admin.transaction(force_rollback=True):
+        for work in workshop.plan({})[:2]:
+            for statement in work.statements:
+                try:
+                    with warehouse.admin.transaction():
+                        warehouse.admin.execute(statement)
+                except psycopg.Error:
+                    return
