@@ -18,6 +18,8 @@ from lily.domain.errors import MisconfiguredError
 ENV_FILE = "lily.env"
 #: Under `run/`: there while a warm streams process stands by.
 STANDBY_MARKER = "standby"
+#: Under `run/`: made by a dispatcher that has begun.
+DISPATCHER_MARKER = "dispatcher"
 TENANT_PATTERN = r"^[A-Za-z0-9_.-]{0,63}$"
 
 
@@ -171,6 +173,13 @@ class SecretsSettings(_Slice):
     kms: str = ""
 
 
+class TargetSettings(_Slice):
+    """`allow` lists the receivers in the house, by network or host name (`10.1.0.0/16,hooks.corp.example`):
+    targets are sent to at public addresses only, but for these."""
+
+    allow: str = ""
+
+
 class TelemetrySettings(_Slice):
     """`otlp_endpoint` is the one switch that exports traces; `trace_ratio` samples them."""
 
@@ -196,6 +205,7 @@ class Settings(BaseSettings):
     audit: AuditSettings
     quota: QuotaSettings = QuotaSettings()
     secrets: SecretsSettings = SecretsSettings()
+    targets: TargetSettings = TargetSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
 
 

@@ -32,6 +32,10 @@ VISIBLE_SECONDS = Histogram(
     ["lane"],
     buckets=_LATENCIES,
 )
+DELIVERIES = Counter("lily_deliveries_total", "Attempts to tell a target something", ["outcome"])
+DELIVERY_SECONDS = Histogram(
+    "lily_delivery_seconds", "From the change to the target's acknowledgement", buckets=_LATENCIES
+)
 LANE_LAG = Gauge(
     "lily_lane_lag_events",
     "Events on the log and not yet applied",

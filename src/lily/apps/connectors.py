@@ -12,6 +12,7 @@ from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.secrets import PostgresSecrets
 from lily.serving.rest.connectors import ConnectorRoutes
 from lily.settings import SecretsSettings
+from lily.targets.frame import target_types
 
 
 def connector_types() -> ConnectorTypes:
@@ -20,8 +21,7 @@ def connector_types() -> ConnectorTypes:
         [
             ConnectorType("monte-carlo", {SECRET: True}),
             ConnectorType("webhook-in", {SECRET: True}),
-            ConnectorType("slack", {SECRET: True, "signing_secret": False}),
-            ConnectorType("webhook", {SECRET: True, "previous_secret": False, "client_key": False}),
+            *(target.connector for target in target_types().values()),
             ConnectorType("postgres", {SECRET: True}),
         ]
     )

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lily.domain.errors import LilyError, MisconfiguredError, Unavailable
-from lily.settings import STANDBY_MARKER, load_settings
+from lily.settings import DISPATCHER_MARKER, STANDBY_MARKER, load_settings
 from lily.standalone.environment import GATEWAY_PORT, configure, is_external
 from lily.standalone.installations import Installation
 from lily.standalone.logfiles import tail
@@ -48,6 +48,7 @@ def supervise(installation: Installation, port: int, when_healthy: Callable[[], 
             supervisor.start(service_parts(installation, environment))
             _migrate(installation)
             streams, gateway = _lily_parts(installation, port)
+            supervisor.add(_beside(installation, gateway))
             supervisor.start([streams, gateway])
             when_healthy()
             if load_settings(installation.data_dir).spark.standby:
@@ -145,6 +146,19 @@ def _standby(installation: Installation, streams: Part) -> Part:
         ready=marker.exists,
         stands_by_for=streams.name,
     )
+
+
+def _beside(installation: Installation, gateway: Part) -> list[Part]:
+    """The processes that do not delay the start."""
+    marker = installation.run / DISPATCHER_MARKER
+    dispatcher = Part(
+        name="dispatcher",
+        command=_module("dispatcher", installation),
+        prepare=lambda: marker.unlink(missing_ok=True),
+        ready=marker.exists,
+        environment=gateway.environment,
+    )
+    return [dispatcher]
 
 
 def _lily_parts(installation: Installation, port: int) -> tuple[Part, Part]:

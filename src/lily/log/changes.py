@@ -1,4 +1,4 @@
-"""Reads `metadata-changes` of all cells: together with others as a group, or alone from given offsets."""
+"""Reads `metadata-changes`, or other topics, of all cells: in a group, or alone from given offsets."""
 
 from __future__ import annotations
 
@@ -58,8 +58,10 @@ class ChangeFeed:
     committed is read again, by this or by another member of the group.
     """
 
-    def __init__(self, settings: KafkaSettings, group: str) -> None:
-        self._pattern = _pattern(settings.topic_prefix)
+    def __init__(
+        self, settings: KafkaSettings, group: str, topics: Sequence[Topic] = (Topic.METADATA_CHANGES,)
+    ) -> None:
+        self._pattern = _pattern(settings.topic_prefix, topics)
         alone = group == _NO_GROUP
         config = client_config(settings) | _READING | ({} if alone else _IN_GROUP)
         # The group belongs to the installation: several may share a broker.
@@ -163,10 +165,10 @@ _NOT_OURS = frozenset(
 )
 
 
-def _pattern(prefix: str) -> re.Pattern[str]:
-    """The topic of the shared cell, and those of the dedicated ones."""
+def _pattern(prefix: str, topics: Sequence[Topic]) -> re.Pattern[str]:
+    """The topics of the shared cell, and those of the dedicated ones."""
     shared = prefix.replace(".", "[.]")  # Kafka's client knows fewer escapes than Python
-    return re.compile(rf"{shared}(cell-[a-z0-9-]+[.])?{Topic.METADATA_CHANGES.value}")
+    return re.compile(rf"{shared}(cell-[a-z0-9-]+[.])?({'|'.join(topic.value for topic in topics)})")
 
 
 def _is_told(message: Message) -> bool:

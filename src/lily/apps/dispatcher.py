@@ -1,0 +1,114 @@
+"""The dispatcher process: what changed is matched with subscriptions and told to targets.
+
+Several may run: they share the changes as a consumer group, and the deliveries by holding their queues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from contextlib import AsyncExitStack, closing, suppress
+from pathlib import Path
+
+import structlog
+
+from lily.access.decision_points import Access
+from lily.access.live_books import LiveBooks
+from lily.apps.connectors import open_connectors
+from lily.domain.errors import LilyError
+from lily.log.changes import ChangeFeed
+from lily.log.topics import Topic
+from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.assets import PostgresAssets
+from lily.repositories.postgres.connectors import ConnectorChange
+from lily.repositories.postgres.deliveries import DeliveryQueues
+from lily.repositories.postgres.lineage import PostgresLineage
+from lily.repositories.postgres.policies import PostgresPolicies
+from lily.repositories.postgres.pool import Database, TenantDatabase
+from lily.repositories.postgres.subscriptions import PostgresSubscriptions
+from lily.repositories.postgres.tenants import Tenants
+from lily.settings import DISPATCHER_MARKER, Settings, load_settings
+from lily.targets.delivering import Deliverer
+from lily.targets.egress import AllowList, Egress
+from lily.targets.frame import target_types
+from lily.targets.matching import Subscriptions
+from lily.targets.opened import OpenTargets
+from lily.targets.subscribers import LiveSubscribers
+from lily.targets.telling import Telling
+from lily.telemetry import configure_logging, configure_tracing
+from lily.tenancy.homes import Homes
+
+COMPONENT = "dispatcher"
+GROUP = "lily-dispatcher"
+_TOPICS = (Topic.METADATA_CHANGES, Topic.NOTIFICATIONS)
+
+_log = structlog.get_logger(__name__)
+
+
+async def run(settings: Settings) -> None:
+    """Run until a signal asks to stop."""
+    database = Database(settings.database.model_copy(update={"pool_size": 4}))
+    homes = Homes(settings, Tenants(database), database)
+    home = TenantDatabase(database, homes.database_of)
+    announcements = Announcements(database)
+    connectors = open_connectors(settings.secrets, database)
+    subscriptions = Subscriptions(
+        LiveSubscribers(announcements, PostgresSubscriptions(database)),
+        PostgresAssets(home),
+        PostgresLineage(home),
+        Access(LiveBooks(announcements, PostgresPolicies(database))),
+        settings.auth.public_url.rstrip("/"),
+    )
+    queues = DeliveryQueues(settings.database.url.get_secret_value())
+    targets = OpenTargets(connectors, target_types(), Egress(AllowList(settings.targets.allow)))
+
+    async def switch_off(tenant_id: str, connector_id: str) -> None:
+        await connectors.change(tenant_id, connector_id, ConnectorChange(is_disabled=True))
+
+    async with AsyncExitStack() as stack:
+        await database.open()
+        stack.push_async_callback(database.close)
+        stack.push_async_callback(targets.close)
+        for part in (homes, announcements, queues):
+            await stack.enter_async_context(part.running())
+        feed = stack.enter_context(closing(ChangeFeed(settings.kafka, GROUP, _TOPICS)))
+        deliverer = Deliverer(queues, targets, switch_off)
+        await _work(settings, deliverer, Telling(feed, subscriptions, queues))
+
+
+async def _work(settings: Settings, deliverer: Deliverer, telling: Telling) -> None:
+    """Both loops, until a signal comes or one of them fails for good."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    marker = settings.data_dir / "run" / DISPATCHER_MARKER
+    with suppress(OSError):
+        marker.touch()
+    work = [asyncio.create_task(deliverer.run()), asyncio.create_task(telling.run())]
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
+    failed = [task for task in work if task.done()]
+    for task in (*work, stopping):
+        task.cancel()
+    await asyncio.gather(*work, stopping, return_exceptions=True)
+    for task in failed:
+        task.result()  # what failed ends the process; its supervisor starts it again
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="lily-dispatcher", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    settings = load_settings(parser.parse_args().data_dir.absolute())
+    configure_logging(COMPONENT, settings.telemetry.log_level)
+    configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
+    try:
+        asyncio.run(run(settings))
+    except LilyError as error:
+        _log.error("cannot_run", error=error.message)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+"""The delivery loop: sends what is due, each queue in order, no target in another's way.
+
+Several dispatchers share the queues. Who holds a queue sends its first message and marks it; when one dies,
+its session with the database ends, and whoever looks next goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+import psycopg
+import structlog
+
+from lily.domain.deliveries import (
+    MOST_HELD,
+    MOST_PUT_OFF,
+    Outcome,
+    QueueName,
+    Receipt,
+    Shipment,
+    Status,
+    pause_after,
+)
+from lily.domain.errors import Unavailable
+from lily.repositories.postgres.deliveries import CHANNEL, DeliveryQueues
+from lily.targets.frame import Target
+from lily.targets.opened import OpenTargets
+from lily.telemetry import DELIVERIES, DELIVERY_SECONDS
+
+#: So many messages are on their way to one target at once; a slow one does not take all.
+TARGET_ROOM = 8
+_MOST_SENDING = 512
+#: Something is due that another one holds: it may be about to die.
+_HELD_SECONDS = 1.0
+_IDLE_SECONDS = 60.0
+_FORGET_SECONDS = 3600.0
+_RECONNECT_SECONDS = 0.5
+_GROUP_PAUSE = 0.3
+_CONNECTORS = "lily_access"
+_LOST = (psycopg.Error, Unavailable, OSError, TimeoutError)
+
+_log = structlog.get_logger(__name__)
+
+
+class Switch(Protocol):
+    """Switches a connector off that wants nothing any more."""
+
+    async def __call__(self, tenant_id: str, connector_id: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    shipment: Shipment
+    receipt: Receipt
+    seconds: float
+
+
+class Deliverer:
+    """Runs until it is cancelled; what was on its way then is sent again by somebody, under the same id."""
+
+    def __init__(self, queues: DeliveryQueues, targets: OpenTargets, switch_off: Switch) -> None:
+        self._queues = queues
+        self._targets = targets
+        self._switch_off = switch_off
+        self._wake = asyncio.Event()
+        self._sending: Counter[tuple[str, str]] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_somebody = False
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._listen())
+                tasks.create_task(self._claim_forever())
+                tasks.create_task(self._forget_forever())
+        finally:
+            sending = list(self._tasks)
+            for task in sending:
+                task.cancel()
+            await asyncio.gather(*sending, return_exceptions=True)
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._listen_until_lost()
+            except _LOST as error:
+                _log.warning("deliveries_not_heard", error=type(error).__name__)
+            self._is_somebody = False
+            await asyncio.sleep(_RECONNECT_SECONDS)
+
+    async def _listen_until_lost(self) -> None:
+        connection = await psycopg.AsyncConnection.connect(
+            self._queues.url, autocommit=True, connect_timeout=2, application_name="lily-dispatcher"
+        )
+        async with connection:
+            await self._queues.take_number(connection)
+            await connection.execute(f"LISTEN {CHANNEL}")
+            await connection.execute(f"LISTEN {_CONNECTORS}")
+            self._targets.forget()
+            self._is_somebody = True
+            self._wake.set()
+            async for notice in connection.notifies():
+                if notice.channel == CHANNEL:
+                    self._wake.set()
+                else:
+                    self._hear(notice.payload)
+
+    def _hear(self, payload: str) -> None:
+        with suppress(ValueError, TypeError):
+            kind, tenant_id, key = json.loads(payload)
+            if kind == "connector":
+                self._targets.forget(tenant_id, key)
+
+    async def _claim_forever(self) -> None:
+        while True:
+            self._wake.clear()
+            seconds = _HELD_SECONDS
+            try:
+                if self._is_somebody and not await self._claim():
+                    seconds = await self._pause()
+                elif self._is_somebody:
+                    continue
+            except _LOST as error:
+                _log.warning("deliveries_not_claimed", error=str(error))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _claim(self) -> int:
+        """Begin with what is due and there is room for; returns how many queues that are."""
+        most = _MOST_SENDING - self._sending.total()
+        if most <= 0:
+            return 0
+        rooms = {target: TARGET_ROOM - sending for target, sending in self._sending.items()}
+        claimed = await self._queues.claim(rooms, TARGET_ROOM, most)
+        for name in claimed:
+            self._sending[(name.tenant_id, name.connector_id)] += 1
+            task = asyncio.create_task(self._serve(name))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return len(claimed)
+
+    async def _pause(self) -> float:
+        due, is_held = await self._queues.next_due()
+        wait = _HELD_SECONDS if is_held else _IDLE_SECONDS
+        return wait if due is None else max(0.01, min(wait, due))
+
+    async def _serve(self, name: QueueName) -> None:
+        key = (name.tenant_id, name.connector_id)
+        try:
+            await self._send_in_order(name, await self._targets.of(*key))
+        except _LOST as error:  # the lease ends by itself
+            _log.warning("delivery_interrupted", connector=name.connector_id, error=str(error))
+        finally:
+            self._sending[key] -= 1
+            if not self._sending[key]:
+                del self._sending[key]
+            self._wake.set()
+
+    async def _send_in_order(self, name: QueueName, target: Target) -> None:
+        while begun := await self._queues.begin({name: target.keeps_groups}):
+            [(shipment, must_wait)] = begun
+            if must_wait:
+                await self._queues.step_back(shipment, _GROUP_PAUSE)
+                return
+            if not await self._conclude(await _attempt(target, shipment)):
+                return
+            if not await self._queues.renew(name):
+                break
+        await self._queues.release(name)
+
+    async def _conclude(self, attempt: _Attempt) -> bool:
+        """Write down what came of it; false when the queue now waits."""
+        shipment, receipt = attempt.shipment, attempt.receipt
+        DELIVERIES.labels(receipt.outcome.value).inc()
+        if receipt.outcome is Outcome.DELIVERED:
+            await self._queues.finish(shipment, receipt, Status.DELIVERED, attempt.seconds)
+            DELIVERY_SECONDS.observe((datetime.now(UTC) - shipment.told_at).total_seconds())
+            return True
+        if receipt.outcome is Outcome.FAILED:
+            if receipt.is_throttled and _age(shipment) < MOST_PUT_OFF:
+                return await self._put_off(shipment, receipt)
+            pause = pause_after(shipment.failures + 1, random.random(), receipt.retry_after)
+            if pause is not None:
+                await self._queues.postpone(shipment, receipt, attempt.seconds, pause)
+                return False
+        if receipt.outcome is Outcome.GONE:
+            await self._switch_off(shipment.queue.tenant_id, shipment.queue.connector_id)
+        await self._queues.finish(shipment, receipt, Status.DEAD, attempt.seconds)
+        _log.warning(
+            "delivery_dead",
+            tenant=shipment.queue.tenant_id,
+            delivery=str(shipment.delivery_id),
+            reason=receipt.detail,
+        )
+        return True
+
+    async def _put_off(self, shipment: Shipment, receipt: Receipt) -> bool:
+        """The whole target is left alone for as long as it asked for."""
+        pause = min(max(receipt.retry_after or 0.0, _GROUP_PAUSE), MOST_HELD)
+        await self._queues.hold_target(shipment.queue, pause)
+        await self._queues.step_back(shipment, pause)
+        return False
+
+    async def _forget_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_FORGET_SECONDS * (0.5 + random.random()))
+            with suppress(*_LOST):
+                await self._queues.forget()
+
+
+async def _attempt(target: Target, shipment: Shipment) -> _Attempt:
+    began = time.monotonic()
+    try:
+        receipt = await target.send(shipment)
+    except Exception as error:  # whatever a target's code does wrong is this message's trouble only
+        _log.exception("target_failed", delivery=str(shipment.delivery_id))
+        receipt = Receipt(Outcome.FAILED, "", detail=f"the target's code failed: {error!r}", is_certain=False)
+    return _Attempt(shipment, receipt, time.monotonic() - began)
+
+
+def _age(shipment: Shipment) -> float:
+    return (datetime.now(UTC) - shipment.first_attempt).total_seconds()

@@ -1,0 +1,134 @@
+"""The telling loop: from changes on the log to deliveries, for every subscription that wants to hear of them.
+
+Offsets are committed after the deliveries are: what was read by one that died is read again by another, and a
+delivery that is there already is left as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+from uuid import UUID
+
+import psycopg
+import structlog
+from confluent_kafka import KafkaException
+from pydantic_core import from_json
+
+from lily.domain.changes import Change, read_change
+from lily.domain.deliveries import KEPT_DAYS, NewDelivery
+from lily.domain.errors import Unavailable
+from lily.domain.subscriptions import Match
+from lily.log.changes import ChangeFeed, ChangeRecord
+from lily.repositories.postgres.deliveries import DeliveryQueues
+
+_POLL_SECONDS = 1.0
+_MOST = 500
+_RETRY_SECONDS = 0.5
+_INTERRUPTED = (psycopg.Error, Unavailable, OSError, TimeoutError)
+
+_log = structlog.get_logger(__name__)
+
+
+class Matcher(Protocol):
+    """Knows the subscriptions (`targets.matching.Subscriptions`)."""
+
+    async def matching(self, changes: Sequence[Change]) -> Sequence[Match]: ...
+
+
+class Telling:
+    """Runs until it is cancelled."""
+
+    def __init__(self, feed: ChangeFeed, matcher: Matcher, queues: DeliveryQueues) -> None:
+        self._feed = feed
+        self._matcher = matcher
+        self._queues = queues
+
+    async def run(self) -> None:
+        while True:
+            try:
+                records = await asyncio.to_thread(self._feed.poll, _POLL_SECONDS, _MOST)
+                if records:
+                    await self._enqueue_surely(changes_of(records))
+                    await asyncio.to_thread(self._feed.commit, records)
+            except KafkaException as error:
+                _log.warning("changes_not_read", error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _enqueue_surely(self, changes: Sequence[Change]) -> None:
+        """Return when all of them are done with, however long the database is away."""
+        while True:
+            try:
+                await self.enqueue(changes)
+                return
+            except _INTERRUPTED as error:
+                _log.warning("changes_not_matched", error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def enqueue(self, changes: Sequence[Change]) -> int:
+        """Make the deliveries of these changes; returns how many were new."""
+        matches = await self._matches(changes)
+        return await self._queues.enqueue([new for match in matches if (new := delivery_of(match))])
+
+    async def _matches(self, changes: Sequence[Change]) -> Sequence[Match]:
+        """One change that cannot be matched does not keep the others from being told."""
+        try:
+            return await self._matcher.matching(changes)
+        except _INTERRUPTED:
+            raise
+        except Exception:
+            if len(changes) == 1:
+                _log.exception("change_not_matched", event=changes[0].event_id)
+                return []
+            return [match for change in changes for match in await self._matches([change])]
+
+
+def changes_of(records: Sequence[ChangeRecord]) -> list[Change]:
+    """What the records tell, without what happened so long ago that nobody knows whether it was told."""
+    found = (_read(record) for record in records)
+    return [change for change in found if change and not _is_forgotten(change)]
+
+
+def _read(record: ChangeRecord) -> Change | None:
+    try:
+        data = from_json(record.value)
+        return read_change(record.event_type, data)
+    except (ValueError, TypeError, AttributeError) as error:
+        _log.error(
+            "change_unreadable",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            error=str(error),
+        )
+        return None
+
+
+def _is_forgotten(change: Change) -> bool:
+    """By the time in the event's id: a tenant that moves to another cell has all its changes told again."""
+    try:
+        event_id = UUID(change.event_id)
+    except ValueError:
+        return False
+    if event_id.version != 7:
+        return False
+    happened = datetime.fromtimestamp((event_id.int >> 80) / 1000, UTC)
+    return happened < datetime.now(UTC) - timedelta(days=KEPT_DAYS - 1)
+
+
+def delivery_of(match: Match) -> NewDelivery | None:
+    """The delivery of a match; None when its subscription has no target."""
+    subscription = match.subscription
+    if subscription.target is None:
+        return None
+    return NewDelivery(
+        tenant_id=subscription.tenant_id,
+        subscription_id=subscription.subscription_id,
+        cause=match.cause_key,
+        connector_id=subscription.target.connector_id,
+        message=match.message,
+        told_at=match.change.applied_at,
+        options=subscription.target.options,
+    )
