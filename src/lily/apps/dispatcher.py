@@ -75,7 +75,7 @@ async def run(settings: Settings) -> None:
             await stack.enter_async_context(part.running())
         feed = stack.enter_context(closing(ChangeFeed(settings.kafka, GROUP, _TOPICS)))
         deliverer = Deliverer(queues, targets, switch_off)
-        await _work(settings, deliverer, Telling(feed, subscriptions, queues))
+        await _work(settings, deliverer, Telling(feed, subscriptions, queues, targets))
 
 
 async def _work(settings: Settings, deliverer: Deliverer, telling: Telling) -> None:

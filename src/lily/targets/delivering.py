@@ -44,7 +44,6 @@ _IDLE_SECONDS = 60.0
 _FORGET_SECONDS = 3600.0
 _RECONNECT_SECONDS = 0.5
 _GROUP_PAUSE = 0.3
-_CONNECTORS = "lily_access"
 _LOST = (psycopg.Error, Unavailable, OSError, TimeoutError)
 
 _log = structlog.get_logger(__name__)
@@ -101,9 +100,7 @@ class Deliverer:
             self._queues.url, autocommit=True, connect_timeout=2, application_name="lily-dispatcher"
         )
         async with connection:
-            await self._queues.take_number(connection)
-            await connection.execute(f"LISTEN {CHANNEL}")
-            await connection.execute(f"LISTEN {_CONNECTORS}")
+            await self._queues.listen(connection)
             self._targets.forget()
             self._is_somebody = True
             self._wake.set()

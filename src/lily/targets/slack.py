@@ -67,8 +67,8 @@ class SlackWebhook:
 
 
 class SlackBot:
-    """A bot's token: the first message of a group is posted; of an incident it is kept current, and each step
-    is told in its thread; what else belongs to the group goes there too."""
+    """A bot's token: the first message of a group is posted, and the newest is shown in its place; each step
+    of an incident is told in its thread as well."""
 
     keeps_groups = True
 
@@ -110,12 +110,13 @@ class SlackBot:
         shipment = work.shipment
         channel, ts = str(place["channel"]), str(place["ts"])
         is_newer = shipment.told_at >= datetime.fromisoformat(str(place["shown_at"]))
-        if shipment.message.incident_id and is_newer:
+        if is_newer:
             said = await self._call("chat.update", work.payload | {"channel": channel, "ts": ts})
             if not said.ok:
                 return await self._open(work) if said.error in _LOST else _refusal(said, work.rendered)
-        if not (shipment.is_uncertain and await self._find(channel, ts, shipment)):
-            reply = {"channel": channel, "thread_ts": ts, **_reply(work)}
+        is_told = shipment.is_uncertain and await self._find(channel, ts, shipment)
+        if shipment.message.incident_id and not is_told:
+            reply = {"channel": channel, "thread_ts": ts, **_step(work)}
             said = await self._call("chat.postMessage", reply)
             if not said.ok and said.error not in _LOST:
                 return _refusal(said, work.rendered)
@@ -175,11 +176,9 @@ def _payload(shipment: Shipment, *, with_button: bool) -> dict[str, Any]:
     }
 
 
-def _reply(work: _Posting) -> Mapping[str, Any]:
-    """In the thread: one line about an incident's step, the whole card about something else."""
+def _step(work: _Posting) -> Mapping[str, Any]:
+    """In the thread: one line about what happened to the incident."""
     message = work.shipment.message
-    if not message.incident_id:
-        return work.payload
     step = f"{message.change.partition('.')[2] or message.change}: {message.text or message.title}"
     return {
         "text": escape(step, 3000),

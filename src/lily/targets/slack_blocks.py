@@ -43,6 +43,8 @@ def blocks_of(message: Message, told_at: datetime, *, with_button: bool) -> list
         shown = message.fields[:_MOST_FIELDS]
         blocks.append({"type": "section", "fields": [_field(label, value) for label, value in shown]})
     told = f"{told_at:%Y-%m-%d %H:%M:%S} UTC · {message.change}"
+    if message.count > 1:
+        told += f" · {message.count} changes of one cause"
     context = [escape(line(each), _MOST_CONTEXT) for each in (message.reason, told) if each]
     blocks.append({"type": "context", "elements": [_marked(each) for each in context]})
     if buttons := _buttons(message, with_button=with_button):

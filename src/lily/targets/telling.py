@@ -7,7 +7,7 @@ delivery that is there already is left as it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -20,9 +20,11 @@ from pydantic_core import from_json
 from lily.domain.changes import Change, read_change
 from lily.domain.deliveries import KEPT_DAYS, NewDelivery
 from lily.domain.errors import Unavailable
+from lily.domain.notifications import newest_of_groups
 from lily.domain.subscriptions import Match
 from lily.log.changes import ChangeFeed, ChangeRecord
 from lily.repositories.postgres.deliveries import DeliveryQueues
+from lily.targets.opened import OpenTargets
 
 _POLL_SECONDS = 1.0
 _MOST = 500
@@ -41,10 +43,13 @@ class Matcher(Protocol):
 class Telling:
     """Runs until it is cancelled."""
 
-    def __init__(self, feed: ChangeFeed, matcher: Matcher, queues: DeliveryQueues) -> None:
+    def __init__(
+        self, feed: ChangeFeed, matcher: Matcher, queues: DeliveryQueues, targets: OpenTargets
+    ) -> None:
         self._feed = feed
         self._matcher = matcher
         self._queues = queues
+        self._targets = targets
 
     async def run(self) -> None:
         while True:
@@ -68,9 +73,15 @@ class Telling:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def enqueue(self, changes: Sequence[Change]) -> int:
-        """Make the deliveries of these changes; returns how many were new."""
+        """Make the notifications and deliveries of these changes; returns how many deliveries were new."""
         matches = await self._matches(changes)
-        return await self._queues.enqueue([new for match in matches if (new := delivery_of(match))])
+        named = {(each.subscription.tenant_id, each.subscription.target) for each in matches}
+        keeping = {
+            (tenant_id, target.connector_id)
+            for tenant_id, target in named
+            if target and (await self._targets.of(tenant_id, target.connector_id)).keeps_groups
+        }
+        return await self._queues.tell(matches, lambda fresh: deliveries_of(fresh, keeping))
 
     async def _matches(self, changes: Sequence[Change]) -> Sequence[Match]:
         """One change that cannot be matched does not keep the others from being told."""
@@ -116,6 +127,20 @@ def _is_forgotten(change: Change) -> bool:
         return False
     happened = datetime.fromtimestamp((event_id.int >> 80) / 1000, UTC)
     return happened < datetime.now(UTC) - timedelta(days=KEPT_DAYS - 1)
+
+
+def deliveries_of(matches: Sequence[Match], keeping: Collection[tuple[str, str]]) -> list[NewDelivery]:
+    """In order. A target that keeps groups shows the newest of each anyway: of a storm it gets that one.
+    Every step of an incident is told everywhere."""
+    others = (match for match in matches if not match.message.incident_id)
+    newest = {id(match) for match in newest_of_groups(others)}
+    wanted = []
+    for match in matches:
+        new = delivery_of(match)
+        is_shown = match.message.incident_id or id(match) in newest
+        if new and (is_shown or (new.tenant_id, new.connector_id) not in keeping):
+            wanted.append(new)
+    return wanted
 
 
 def delivery_of(match: Match) -> NewDelivery | None:

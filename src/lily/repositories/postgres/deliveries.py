@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
@@ -15,14 +15,18 @@ from pydantic_core import to_json
 
 from lily.domain.deliveries import KEPT_DAYS, NewDelivery, QueueName, Receipt, Shipment, Status
 from lily.domain.messages import read_message
+from lily.domain.subscriptions import Match
 from lily.repositories.postgres.pool import CONNECT_SECONDS, Connection, Row
 from lily.repositories.postgres.queries import load
+from lily.repositories.postgres.told import record_matches
 
 CHANNEL = "lily_deliveries"
 #: Longer than any attempt may take; renewed before each message of a queue.
 LEASE_SECONDS = 60.0
 #: The class of the advisory locks on the numbers of dispatchers: "LD".
 LOCK_CLASS = 0x4C44
+#: Many send at once and each writes down what came of it; they wait for one another.
+_POOL_SECONDS = 20.0
 _SQL = load("deliveries.sql")
 
 
@@ -43,7 +47,7 @@ class DeliveryQueues:
             },
             min_size=1,
             max_size=connections,
-            timeout=CONNECT_SECONDS,
+            timeout=_POOL_SECONDS,
             reconnect_timeout=CONNECT_SECONDS,
             open=False,
         )
@@ -56,8 +60,16 @@ class DeliveryQueues:
         finally:
             await self._pool.close()
 
-    async def take_number(self, connection: psycopg.AsyncConnection[Any]) -> None:
-        """Be somebody: what this one holds is free again as soon as the connection ends."""
+    async def listen(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Be somebody, and hear on this connection of deliveries (`CHANNEL`) and of connectors.
+
+        What this dispatcher holds is free again as soon as the connection ends.
+        """
+        await self._take_number(connection)
+        await connection.execute(_SQL["listen"])
+        await connection.execute(_SQL["listen_for_connectors"])
+
+    async def _take_number(self, connection: psycopg.AsyncConnection[Any]) -> None:
         while True:
             holder = random.getrandbits(31)
             cursor = await connection.execute(
@@ -74,6 +86,20 @@ class DeliveryQueues:
             return 0
         [(added, _)] = await self._run("enqueue", enqueue_values(wanted))
         return int(added)
+
+    async def tell(
+        self, matches: Sequence[Match], choose: Callable[[Sequence[Match]], Sequence[NewDelivery]]
+    ) -> int:
+        """Record what was matched as notifications and have delivered what is chosen of the new: both or
+        none. Returns how many deliveries were not known yet."""
+        if not matches:
+            return 0
+        async with self._pool.connection() as connection, connection.transaction():
+            wanted = choose(await record_matches(connection, matches))
+            if not wanted:
+                return 0
+            [(added, _)] = await run(connection, "enqueue", {**enqueue_values(wanted), "now": self.clock})
+            return int(added)
 
     async def claim(self, rooms: Mapping[tuple[str, str], int], room: int, most: int) -> list[QueueName]:
         """Queues that are due, now held by this dispatcher: at most `most`, and of a target (tenant and

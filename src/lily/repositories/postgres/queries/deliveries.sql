@@ -30,6 +30,14 @@ WITH wanted AS (
 )
 SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM queued)
 
+-- name: listen
+-- Called by a dispatcher: something is to be delivered.
+LISTEN lily_deliveries
+
+-- name: listen_for_connectors
+-- Called by a dispatcher: among other things, that a connector has changed.
+LISTEN lily_access
+
 -- name: hold_number
 -- Called by a dispatcher on the connection it listens on: false when the number is another's.
 SELECT pg_try_advisory_lock(%(lock_class)s, %(holder)s)
