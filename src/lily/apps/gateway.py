@@ -21,7 +21,7 @@ from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.identity import IdentityParts
 from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
-from lily.apps.protection import protection_routers
+from lily.apps.protection import ProtectionParts
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -40,6 +40,7 @@ from lily.repositories.postgres.tenants import Tenants, TenantSources
 from lily.serving.grpc.calls import Calls
 from lily.serving.grpc.server import GrpcServer
 from lily.serving.health import Health
+from lily.serving.live.feeds import SharedFeed
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.app import AppParts, Surroundings, create_app
 from lily.serving.rest.assets import AssetReads
@@ -76,12 +77,14 @@ def build_app(settings: Settings) -> FastAPI:
     identity = IdentityParts(settings.auth, database)
     access = AccessParts(database, identity.announcements, guard, AssetLists(homes))
     connectors = open_connectors(settings.secrets, database)
+    feed = SharedFeed(settings.kafka)
+    protection = ProtectionParts(database, homes, settings.secrets, identity.announcements, feed)
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
         *access.routers(after, PageTokens(secret)),
         *lineage_routers(homes, writer, after, PageTokens(secret)),
-        *protection_routers(database, homes, guard, identity.announcements, after),
+        *protection.routers(guard, after, access.point),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
@@ -106,6 +109,8 @@ def build_app(settings: Settings) -> FastAPI:
             await stack.enter_async_context(routes.running())
             await stack.enter_async_context(cells.running())
             await stack.enter_async_context(identity.running())
+            await stack.enter_async_context(feed.running())
+            await stack.enter_async_context(protection.running())
             await stack.enter_async_context(grpc_server.running())
             yield
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from lily.domain.protection import Column, Protection, Rule, protections_of
 from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
 
 _QUERIES = load("protection.sql")
+_PAGE = 20_000
 
 #: A column and all that protects it, the strictest first.
 Protected = tuple[Column, tuple[Protection, ...]]
@@ -34,6 +35,18 @@ class PostgresProtectedColumns:
         """The columns among these assets and in them, protected or not; what is gone is left out."""
         values = {"tenant_id": tenant_id, "asset_ids": sorted(asset_ids)}
         return [column_of(row) for row in await self._database.fetch(_QUERIES["columns_in"], values)]
+
+    async def named(self, tenant_id: str) -> AsyncIterator[Column]:
+        """Every column there is, by its names alone."""
+        after = ""
+        while True:
+            values = {"tenant_id": tenant_id, "after": after, "most": _PAGE}
+            rows = await self._database.fetch(_QUERIES["next_columns"], values)
+            for row in rows:
+                yield Column(*row)
+            if len(rows) < _PAGE:
+                return
+            after = rows[-1][0]
 
 
 def judged(columns: Iterable[Column], rules: Sequence[Rule]) -> list[Protected]:

@@ -34,7 +34,7 @@ class Acts:
             self._note_stranger(request)
         elif status in (401, 403):
             self._note_known(request, allowed=False)
-        elif status < 400 and request.method not in _SAFE:
+        elif status < 400 and request.method not in _SAFE and not getattr(request.state, "only_asks", False):
             self._note_known(request, allowed=True)
 
     def _note_known(self, request: Request, allowed: bool) -> None:

@@ -49,3 +49,12 @@ SELECT * FROM column_facts(%(tenant_id)s, ARRAY(SELECT asset_id FROM found))
 -- name: columns_in
 -- PostgresProtectedColumns.below: the columns among these assets and in them, whatever their tags.
 SELECT * FROM column_facts(%(tenant_id)s, ARRAY(SELECT columns_below(%(tenant_id)s, %(asset_ids)s::text[])))
+
+-- name: next_columns
+-- PostgresProtectedColumns.all: the next columns in the order of their ids, whatever their tags.
+SELECT a.asset_id, coalesce(a.data_source, ''), coalesce(a.external_id, ''), a.asset_name
+  FROM assets a
+ WHERE a.tenant_id = %(tenant_id)s AND a.asset_id > %(after)s AND a.asset_type = 'column'
+   AND a.asset_name IS NOT NULL AND NOT coalesce(a.is_deleted, false)
+ ORDER BY a.asset_id
+ LIMIT %(most)s

@@ -1,0 +1,113 @@
+"""The routes of Trino's OPA plugin, under /v1/data/trino; each takes a question and answers from memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from pydantic_core import to_json
+
+from lily.access.calls import Call, call_for
+from lily.access.decisions import Action as Asked
+from lily.access.requests import JSON_TYPES, read_body
+from lily.domain.errors import InvalidInput
+from lily.serving.opa.answers import Answers
+from lily.serving.opa.askers import Askers
+from lily.serving.opa.live_books import ProtectionBooks
+from lily.serving.opa.questions import Action, Question, view_expression
+from lily.serving.rest.bodies import body_of, parse_model
+
+PREFIX = "/v1/data/trino"
+
+Asking = Annotated[Call, Depends(call_for(Asked.READ, "protection"))]
+Unknown = Annotated[
+    Literal["deny", "allow"], Query(description="What to say about tables and columns Lily does not know.")
+]
+
+
+@dataclass(frozen=True)
+class OpaRoutes:
+    """An answer that cannot be known to be right is an error, at which Trino refuses the query."""
+
+    books: ProtectionBooks
+    askers: Askers
+
+    def router(self) -> APIRouter:
+        router = APIRouter(prefix=PREFIX, tags=["protection"])
+        for path, handler, operation in (
+            ("/allow", self.allow, "opaAllow"),
+            ("/batch", self.batch, "opaBatch"),
+            ("/rowFilters", self.row_filters, "opaRowFilters"),
+            ("/columnMask", self.column_mask, "opaColumnMask"),
+            ("/batchColumnMasks", self.batch_column_masks, "opaBatchColumnMasks"),
+        ):
+            router.add_api_route(
+                path, handler, methods=["POST"], operation_id=operation, openapi_extra=body_of(Question)
+            )
+        return router
+
+    async def allow(self, request: Request, call: Asking, unknown: Unknown = "deny") -> Response:
+        """Whether an operation may be done (`opa.policy.uri`)."""
+        question, answers = await self._read(request, call, unknown)
+        allowed = answers.allow(question.action)
+        if not allowed:
+            _note(call, question)
+        return _answer({"result": allowed})
+
+    async def batch(self, request: Request, call: Asking, unknown: Unknown = "deny") -> Response:
+        """Which of many things are shown (`opa.policy.batched-uri`)."""
+        question, answers = await self._read(request, call, unknown)
+        return _answer({"result": answers.shown(question.action)})
+
+    async def row_filters(self, request: Request, call: Asking, unknown: Unknown = "deny") -> Response:
+        """The rows that are shown (`opa.policy.row-filters-uri`)."""
+        question, answers = await self._read(request, call, unknown)
+        table = question.action.resource.table
+        if table is None:
+            raise _without("table")
+        return _answer({"result": answers.row_filters(table)})
+
+    async def column_mask(self, request: Request, call: Asking, unknown: Unknown = "deny") -> Response:
+        """What is shown instead of a column (`opa.policy.column-masking-uri`); `{}` for the column itself."""
+        question, answers = await self._read(request, call, unknown)
+        column = question.action.resource.column
+        if column is None:
+            raise _without("column")
+        expression = answers.mask(column)
+        return _answer({} if expression is None else {"result": view_expression(expression)})
+
+    async def batch_column_masks(self, request: Request, call: Asking, unknown: Unknown = "deny") -> Response:
+        """The same for many columns (`opa.policy.batch-column-masking-uri`)."""
+        question, answers = await self._read(request, call, unknown)
+        return _answer({"result": answers.masks(question.resources)})
+
+    async def _read(self, request: Request, call: Call, unknown: str) -> tuple[Question, Answers]:
+        request.state.only_asks = True
+        question = parse_model(Question, await read_body(request, JSON_TYPES))
+        book = await self.books.current(call.tenant_id)
+        asker = await self.askers.of(call.tenant_id, question.user, question.groups)
+        return question, Answers(book, asker, unknown == "allow")
+
+
+def _note(call: Call, question: Question) -> None:
+    """The audit knows what an engine was told to refuse, and to whom."""
+    what = (question.action.operation, _name(question.action))
+    call.notebook.write("read", what, False, f"asked for {question.user} by an engine")
+
+
+def _name(action: Action) -> str:
+    table = action.resource.table
+    if table is None:
+        return ""
+    return f"{table.name.key}({', '.join(table.columns[:20])})"[:512]
+
+
+def _without(name: str) -> InvalidInput:
+    pointer = f"/input/action/resource/{name}"
+    return InvalidInput(f"{pointer}: is required", errors=[{"pointer": pointer, "detail": "is required"}])
+
+
+def _answer(content: dict[str, Any]) -> Response:
+    return Response(to_json(content), media_type="application/json")
