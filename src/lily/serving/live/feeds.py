@@ -54,7 +54,7 @@ class SharedFeed:
         self._watched_until = 0.0
         #: Everything told before this moment (of `time.monotonic`) was given to all hearers.
         self.confirmed_at = float("-inf")
-        #: The next offset to be heard of every partition.
+        #: The next offset to be heard of every partition; a hearer still sees those before what it hears.
         self.positions: dict[str, dict[int, int]] = {}
 
     def subscribe(self, hear: Hearer) -> None:
@@ -78,8 +78,7 @@ class SharedFeed:
         was_watched = now < self._watched_until
         self._watched_until = now + _WATCHED_SECONDS
         if not was_watched:  # the first confirmation takes a moment
-            deadline = now + 2 * _CONFIRM_SECONDS + _POLL_SECONDS
-            while self.confirmed_at < now and time.monotonic() < deadline:
+            while self.confirmed_at < now and time.monotonic() < now + seconds:
                 await asyncio.sleep(0.02)
         return time.monotonic() - self.confirmed_at < seconds
 
@@ -131,10 +130,10 @@ class SharedFeed:
         done = threading.Event()
 
         def tell() -> None:
-            self.positions = {topic: dict(partitions) for topic, partitions in positions.items()}
-            self._assigned.set()
             for hear in self._hearers:
                 hear(heard)
+            self.positions = {topic: dict(partitions) for topic, partitions in positions.items()}
+            self._assigned.set()
             done.set()
 
         try:
