@@ -72,3 +72,20 @@ def test_plan_tells_who_loses_what_from_a_file_or_standard_input(lily: Lily, tmp
         assert effect["principals"] == [{"kind": "role", "name": "analyst"}]
         assert (effect["access_type"], effect["gains"], effect["loses"]) == ("READ", 0, 3)
         assert effect["lost_examples"] == ["asset0", "asset1", "asset2"]
+
+
+def test_protection_rules_are_made_listed_and_removed(
+    lily: Lily,  # noqa: ARG001 - it sets the environment
+    settings_without_log: Settings,
+) -> None:
+    def protect(*arguments: str, stdin: str = "") -> str:
+        common = ["--tenant", "acme", "--data-dir", str(settings_without_log.data_dir)]
+        result = CliRunner().invoke(app, ["protect", *arguments, *common], input=stdin)
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.stdout
+
+    rule_id = protect("add", "-", stdin='{"tag": "PII", "mask": {"kind": "hash"}}').strip()
+    [line] = protect("list").splitlines()
+    assert (json.loads(line)["rule_id"], json.loads(line)["mask"]) == (rule_id, {"kind": "hash"})
+    protect("remove", rule_id)
+    assert protect("list") == ""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from fastapi import Request
+from fastapi.requests import HTTPConnection
 
 from lily.domain.errors import MisconfiguredError
 
@@ -30,7 +30,7 @@ def read_networks(text: str, variable: str) -> tuple[Network, ...]:
         raise MisconfiguredError(f"{variable}: {error}; list networks such as 10.0.0.0/8,::1/128") from None
 
 
-def origin_of(request: Request) -> Origin:
+def origin_of(request: HTTPConnection) -> Origin:
     """The origin of a request to the gateway's application."""
     peer = request.client.host if request.client else ""
     forwarded = ",".join(request.headers.getlist("x-forwarded-for"))

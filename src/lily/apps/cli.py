@@ -17,6 +17,7 @@ from lily.apps.commands.key import key
 from lily.apps.commands.logs import logs
 from lily.apps.commands.migrate import migrate
 from lily.apps.commands.policy import policy
+from lily.apps.commands.protect import protect
 from lily.apps.commands.replay import replay
 from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
@@ -44,6 +45,7 @@ app.add_typer(audit, name="audit")
 app.add_typer(secrets, name="secrets")
 app.add_typer(user, name="user")
 app.add_typer(policy, name="policy")
+app.add_typer(protect, name="protect")
 app.add_typer(key, name="key")
 app.add_typer(connector, name="connector")
 app.command(context_settings=PASS_ON)(bench)

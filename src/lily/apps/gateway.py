@@ -21,6 +21,7 @@ from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.identity import IdentityParts
 from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
+from lily.apps.live import live_router
 from lily.apps.protection import ProtectionParts
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
@@ -85,6 +86,7 @@ def build_app(settings: Settings) -> FastAPI:
         *access.routers(after, PageTokens(secret)),
         *lineage_routers(homes, writer, after, PageTokens(secret)),
         *protection.routers(guard, after, access.point),
+        live_router(settings, feed, guard, identity.announcements, cells),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
@@ -115,7 +117,8 @@ def build_app(settings: Settings) -> FastAPI:
             yield
 
     proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
-    network = Surroundings(proxies, read_origins(settings.gateway.cors_origins))
+    origins = read_origins(settings.gateway.cors_origins)
+    network = Surroundings(proxies, origins, settings.auth.public_url)
     known = identity.authenticator, identity.cookies
     return create_app(
         AppParts(*known, access.point, trail, network, routes, routers, body_schemas(), running)

@@ -94,13 +94,16 @@ class ChangeFeed:
         """Where this reader goes on, given back to `alone` after a restart."""
         return {topic: dict(partitions) for topic, partitions in self._positions.items()}
 
-    def ends(self) -> Positions:
-        """Where the partitions read here end at this moment; `Unavailable` when the broker does not say."""
-        found: dict[str, dict[int, int]] = {}
+    def bounds(self) -> Mapping[str, Mapping[int, tuple[int, int]]]:
+        """The first and the next offset the broker has of every partition read here, at this moment.
+
+        `Unavailable` when it does not say.
+        """
+        found: dict[str, dict[int, tuple[int, int]]] = {}
         try:
             for place in self._consumer.assignment():
-                _, high = self._consumer.get_watermark_offsets(place, _END_SECONDS)
-                found.setdefault(place.topic, {})[place.partition] = high
+                low_and_high = self._consumer.get_watermark_offsets(place, _END_SECONDS)
+                found.setdefault(place.topic, {})[place.partition] = low_and_high
         except KafkaException as error:
             raise Unavailable(f"Kafka does not answer ({error}); try again", part="kafka") from error
         return found

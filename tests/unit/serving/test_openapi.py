@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, APIWebSocketRoute
 
 from lily.access.calls import authenticate
 from lily.apps.gateway import build_app
 from lily.repositories.keyrings import new_key
+from lily.serving.live.listeners import authenticated_listener
 from lily.serving.rest.system import PUBLIC_PATHS
 from lily.settings import (
     AuditSettings,
@@ -71,7 +72,9 @@ def callables(dependant: Dependant) -> Iterator[Any]:
 def test_every_route_is_authenticated_or_listed_as_public(app: FastAPI) -> None:
     for route in app.routes:
         path = getattr(route, "path", "")
-        protected = isinstance(route, APIRoute) and authenticate in callables(route.dependant)
+        protected = (isinstance(route, APIRoute) and authenticate in callables(route.dependant)) or (
+            isinstance(route, APIWebSocketRoute) and authenticated_listener in callables(route.dependant)
+        )
         assert protected != (path in PUBLIC_PATHS), f"{path} must be either authenticated or public"
 
 

@@ -155,9 +155,10 @@ def _heard(record: ChangeRecord) -> Heard | None:
 
 def _ends(feed: ChangeFeed) -> Positions | None:
     try:
-        return feed.ends()
+        bounds = feed.bounds()
     except Unavailable:
         return None
+    return {topic: {each: end for each, (_, end) in found.items()} for topic, found in bounds.items()}
 
 
 def _reached(positions: Positions, ends: Positions) -> bool:

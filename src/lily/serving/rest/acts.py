@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 
 from fastapi import Request
+from fastapi.requests import HTTPConnection
 
 from lily.access.audit import INSTALLATION, AuditEntry, AuditTrail
 from lily.access.notebooks import Notebook
@@ -31,7 +32,7 @@ class Acts:
         """Record what an answer with this status tells, unless the call has done so."""
         notebook: Notebook | None = getattr(request.state, "notebook", None)
         if status == 401 and not (notebook and notebook.has_denial):
-            self._note_stranger(request)
+            self.note_stranger(request)
         elif status in (401, 403):
             self._note_known(request, allowed=False)
         elif status < 400 and request.method not in _SAFE and not getattr(request.state, "only_asks", False):
@@ -48,7 +49,8 @@ class Acts:
             what = ("route", request.url.path)
             notebook.write(request.method.lower(), what, allowed, _reason(request))
 
-    def _note_stranger(self, request: Request) -> None:
+    def note_stranger(self, request: HTTPConnection) -> None:
+        """Record that somebody unknown was refused; of a flood, how many."""
         second = int(time.monotonic())
         if second != self._second:
             left_out = self._strangers - MOST_STRANGERS
@@ -60,11 +62,11 @@ class Acts:
             _record(request, False, _reason(request))
 
 
-def _reason(request: Request) -> str:
+def _reason(request: HTTPConnection) -> str:
     return str(getattr(request.state, "refusal", ""))
 
 
-def _record(request: Request, allowed: bool, reason: str) -> None:
+def _record(request: HTTPConnection, allowed: bool, reason: str) -> None:
     """An act of somebody without a principal; `claimed` is who they said they were."""
     trail: AuditTrail = request.app.state.trail
     origin = origin_of(request)
@@ -74,7 +76,7 @@ def _record(request: Request, allowed: bool, reason: str) -> None:
             actor=str(getattr(request.state, "claimed", "")),
             acting_as="",
             address=origin.address,
-            action=request.method.lower(),
+            action=str(request.scope.get("method", "connect")).lower(),
             resource_kind="route",
             resource_id=request.url.path,
             allowed=allowed,

@@ -29,10 +29,11 @@ _REFERENCE = "#/components/schemas/{model}"
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Which proxies are believed, and the pages of which origins may call."""
+    """Which proxies are believed, the pages of which origins may call, and where browsers see Lily."""
 
     proxies: Sequence[Network] = ()
     origins: Sequence[str] = ()
+    public_url: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,8 @@ def create_app(parts: AppParts) -> FastAPI:
     app.state.access = parts.access
     app.state.trail = parts.trail
     app.state.proxies = parts.surroundings.proxies
+    app.state.origins = parts.surroundings.origins
+    app.state.public_url = parts.surroundings.public_url
     app.state.authenticator = parts.authenticator
     app.state.cookies = parts.cookies
     app.state.tenants = parts.tenants

@@ -1,0 +1,85 @@
+"""`lily protect`: protection rules listed, made and removed by the operator."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import UUID
+
+import typer
+
+from lily.apps.commands.options import DataDir, checked_tenant, say
+from lily.domain.errors import InvalidInput, NotFound
+from lily.standalone.installations import Installation
+
+if TYPE_CHECKING:
+    from lily.repositories.postgres.protection_rules import PostgresProtectionRules
+
+T = TypeVar("T")
+protect = typer.Typer(help="Protection rules: which tags are masked or denied.", no_args_is_help=True)
+
+Tenant = Annotated[str, typer.Option(help="Whose rules.")]
+
+
+@protect.command("list")
+def list_rules(data_dir: DataDir, tenant: Tenant) -> None:
+    """Print the rules, one JSON object per line."""
+    from lily.serving.rest.protection_documents import rule_document  # slow to import
+
+    for stored in _run(data_dir, lambda rules: rules.list(checked_tenant(tenant))):
+        print(json.dumps(rule_document(stored), default=str))
+
+
+@protect.command()
+def add(
+    data_dir: DataDir,
+    file: Annotated[
+        Path, typer.Argument(help="The rule as JSON, as for POST /lily/v1/protection/rules; - reads it.")
+    ],
+    tenant: Tenant,
+) -> None:
+    """Make a rule and print its id."""
+    from lily.serving.rest.bodies import parse_model  # slow to import
+    from lily.serving.rest.protection_documents import RuleBody
+
+    body = parse_model(RuleBody, (sys.stdin.read() if str(file) == "-" else file.read_text()).encode())
+    rule = body.rule()
+    _run(data_dir, lambda rules: rules.add(checked_tenant(tenant), rule, body.description, "operator"))
+    print(rule.rule_id)
+
+
+@protect.command()
+def remove(
+    data_dir: DataDir,
+    rule_id: Annotated[str, typer.Argument(help="Its id, as `list` prints it.")],
+    tenant: Tenant,
+) -> None:
+    """Remove a rule, and with it what it did to columns."""
+    try:
+        known = str(UUID(rule_id))
+    except ValueError:
+        raise InvalidInput(f"a rule's id is a UUID, not {rule_id[:64]!r}") from None
+    if not _run(data_dir, lambda rules: rules.remove(checked_tenant(tenant), known)):
+        raise NotFound(f"there is no rule {known}; `lily protect list --tenant {tenant}` shows them")
+    say(f"Removed {known}.")
+
+
+def _run(data_dir: Path, act: Callable[[PostgresProtectionRules], Awaitable[T]]) -> T:
+    from lily.repositories.postgres.pool import Database
+    from lily.repositories.postgres.protection_rules import PostgresProtectionRules
+    from lily.settings import load_settings
+
+    async def run() -> Any:
+        database = Database(load_settings(Installation.at(data_dir).data_dir).database)
+        await database.open()
+        try:
+            return await act(PostgresProtectionRules(database))
+        finally:
+            await database.close()
+
+    done: T = asyncio.run(run())
+    return done

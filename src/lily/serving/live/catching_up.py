@@ -1,0 +1,98 @@
+"""Reads again what was told between a cursor and now, for a reader that comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+
+from confluent_kafka import KafkaException
+
+from lily.domain.changes import read_change
+from lily.domain.errors import Unavailable
+from lily.log.changes import ChangeFeed, ChangeRecord
+from lily.serving.live.closings import too_old
+from lily.serving.live.cursors import Place
+from lily.serving.live.feeds import SharedFeed
+from lily.serving.live.readers import Told
+from lily.settings import KafkaSettings
+
+#: Records of all tenants of the cell: beyond, reading the catalog anew is quicker than reading them.
+MOST_BEHIND = 200_000
+_PATIENCE_SECONDS = 30.0
+#: So many readers of a process catch up at a time.
+_AT_ONCE = 4
+
+
+class CatchingUp:
+    def __init__(self, settings: KafkaSettings, feed: SharedFeed) -> None:
+        self._settings = settings
+        self._feed = feed
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def between(self, tenant_id: str, start: Place, end: Place) -> AsyncGenerator[list[Told], None]:
+        """What the tenant was told from one place to the other, in batches; `Closing` when it is not kept."""
+        behind = _behind(start, end)
+        if start.topic != end.topic or behind > MOST_BEHIND:
+            raise too_old()
+        if behind == 0:
+            return
+        async with self._turns:
+            feed = await self._open(start)
+            try:
+                await asyncio.to_thread(_check_kept, feed, start)
+                async for told in _read(feed, tenant_id, start, end):
+                    yield told
+            finally:
+                await asyncio.to_thread(feed.close)
+
+    async def _open(self, start: Place) -> ChangeFeed:
+        """At the start's place; of other topics, which are not asked for, from where the others are read."""
+        positions = {**self._feed.positions, start.topic: start.offsets}
+        try:
+            return await asyncio.to_thread(ChangeFeed.alone, self._settings, positions)
+        except KafkaException as error:
+            raise Unavailable(f"the log cannot be read ({error}); try again", part="kafka") from error
+
+
+async def _read(
+    feed: ChangeFeed, tenant_id: str, start: Place, end: Place
+) -> AsyncGenerator[list[Told], None]:
+    offsets, loop = dict(start.offsets), asyncio.get_running_loop()
+    deadline = loop.time() + _PATIENCE_SECONDS
+    while _behind(Place(end.topic, offsets), end):
+        records = await asyncio.to_thread(feed.poll, 0.5)
+        told = []
+        for record in records:
+            if record.topic == end.topic and record.offset < end.offsets.get(record.partition, 0):
+                offsets[record.partition] = record.offset + 1
+                if change := _told(record, tenant_id, Place(end.topic, dict(offsets))):
+                    told.append(change)
+        if told or records:
+            deadline = loop.time() + _PATIENCE_SECONDS
+        elif loop.time() > deadline:
+            raise Unavailable("the log does not answer; try again", part="kafka")
+        if told:
+            yield told
+
+
+def _told(record: ChangeRecord, tenant_id: str, place: Place) -> Told | None:
+    if record.tenant_id != tenant_id:
+        return None
+    with suppress(ValueError, AttributeError):
+        change = read_change(record.event_type, json.loads(record.value))
+        if change is not None and change.tenant_id == tenant_id:
+            return Told(change, place)
+    return None
+
+
+def _check_kept(feed: ChangeFeed, start: Place) -> None:
+    """Every offset asked for must still be there, or be the next; else something would be left out."""
+    for partition, (low, high) in feed.bounds().get(start.topic, {}).items():
+        if not low <= start.offsets.get(partition, 0) <= high:
+            raise too_old()
+
+
+def _behind(place: Place, end: Place) -> int:
+    return sum(max(0, offset - place.offsets.get(partition, 0)) for partition, offset in end.offsets.items())

@@ -1,0 +1,180 @@
+"""One connection, from subscribe to close: what was missed, then what happens, if the reader may see it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import WebSocket, WebSocketDisconnect
+
+from lily.access.calls import forbidden
+from lily.access.decision_points import Access
+from lily.access.decisions import Action
+from lily.access.principals import Principal
+from lily.domain.errors import LilyError
+from lily.log.topics import Topic
+from lily.serving.live.catching_up import CatchingUp
+from lily.serving.live.closings import Closing, Code, closing_of, expired, silent, too_slow
+from lily.serving.live.cursors import Cursors, Place
+from lily.serving.live.hubs import Hub
+from lily.serving.live.listeners import Listener
+from lily.serving.live.messages import change_message
+from lily.serving.live.readers import Offered, Reader
+from lily.serving.live.subscriptions import Subscribe
+from lily.serving.rest.bodies import parse_model
+from lily.tenancy.open_cells import OpenCells
+
+HEARTBEAT_SECONDS = 20.0
+_SUBSCRIBE_SECONDS = 10.0
+_SEND_SECONDS = 15.0
+_MOST_CHARACTERS = 256 * 1024
+
+
+@dataclass(frozen=True)
+class LiveParts:
+    """What connections are made of."""
+
+    hub: Hub
+    catching_up: CatchingUp
+    cursors: Cursors
+    cells: OpenCells
+
+
+class Connection:
+    def __init__(self, socket: WebSocket, listener: Listener, parts: LiveParts) -> None:
+        self._socket = socket
+        self._listener = listener
+        self._parts = parts
+        self._access: Access = socket.app.state.access
+        self._turn = asyncio.Lock()
+        self._expires = 0.0
+
+    async def run(self) -> None:
+        """Serve until either side has enough; a close of ours has a code and says what to do."""
+        try:
+            await self._serve()
+        except WebSocketDisconnect:
+            return
+        except LilyError as error:
+            await self._close(closing_of(error))
+        except Closing as closing:
+            await self._close(closing)
+
+    async def _serve(self) -> None:
+        principal = await self._admitted()
+        asked = await self._first()
+        tenant_id, parts = principal.tenant_id, self._parts
+        topic = Topic.METADATA_CHANGES.under((await parts.cells.of(tenant_id)).topic_prefix)
+        start = parts.cursors.read(tenant_id, asked.cursor) if asked.cursor else None
+        reader = Reader(tenant_id, asked.filters)
+        async with parts.hub.joined(reader, topic) as here:
+            await self._send({"type": "subscribed", "cursor": parts.cursors.issue(tenant_id, start or here)})
+            listening = asyncio.create_task(self._listen(reader))
+            try:
+                if start is not None:
+                    await self._catch_up(reader, start, here)
+                while True:
+                    await self._step(reader, topic)
+            finally:
+                listening.cancel()
+
+    async def _admitted(self) -> Principal:
+        """Whoever may read anything at all; `Forbidden` and `QuotaExceeded` otherwise."""
+        principal = await self._verified()
+        routes = self._socket.app.state.tenants
+        routes.quotas.admit(await routes.of(principal.tenant_id), writing=False)
+        await self._access.refresh(principal.tenant_id)
+        possible = self._access.may_ever(principal, Action.READ)
+        if not possible.allowed:
+            what = ("route", self._socket.url.path)
+            self._listener.notebook.write("read", what, False, ", ".join(possible.reasons))
+            raise forbidden(principal, Action.READ, possible)
+        return principal
+
+    async def _first(self) -> Subscribe:
+        try:
+            return await asyncio.wait_for(self._received(), _SUBSCRIBE_SECONDS)
+        except TimeoutError:
+            raise silent() from None
+
+    async def _received(self) -> Subscribe:
+        return parse_model(Subscribe, (await self._socket.receive_text())[:_MOST_CHARACTERS].encode())
+
+    async def _catch_up(self, reader: Reader, start: Place, here: Place) -> None:
+        tenant_id = reader.tenant_id
+        async with aclosing(self._parts.catching_up.between(tenant_id, start, here)) as batches:
+            async for batch in batches:
+                resources = await self._parts.hub.resources(tenant_id, [told.change for told in batch])
+                for told in batch:
+                    if offered := reader.wanted(told, resources):
+                        await self._deliver(offered)
+        await self._send({"type": "caught_up", "cursor": self._parts.cursors.issue(tenant_id, here)})
+
+    async def _step(self, reader: Reader, topic: str) -> None:
+        seconds = min(HEARTBEAT_SECONDS, self._expires - time.time())
+        offered = await reader.next(seconds)
+        if offered is not None:
+            await self._deliver(offered)
+            return
+        await self._verified()
+        if seconds == HEARTBEAT_SECONDS and (place := self._parts.hub.resting_place(reader, topic)):
+            await self._send(
+                {"type": "heartbeat", "cursor": self._parts.cursors.issue(reader.tenant_id, place)}
+            )
+
+    async def _deliver(self, offered: Offered) -> None:
+        """Send what the reader may see at this moment, by the rules in force at this moment."""
+        principal, told = await self._verified(), offered.told
+        if await self._may_see(principal, offered):
+            cursor = self._parts.cursors.issue(principal.tenant_id, told.place)
+            await self._send(change_message(told.change, offered.resource, cursor))
+
+    async def _may_see(self, principal: Principal, offered: Offered) -> bool:
+        await self._access.refresh(principal.tenant_id)
+        known, resource = self._listener.circumstances(), offered.resource
+        if resource is None:  # nothing is known of it: only for who may read everything
+            same = self._access.decide_for_all(principal, Action.READ, known)
+            return same is not None and same.allowed
+        decision = self._access.decide(principal, Action.READ, resource, known)
+        if decision.allowed:
+            self._listener.notebook.note(Action.READ, resource, decision)
+        return decision.allowed
+
+    async def _verified(self) -> Principal:
+        """The reader as their credential has them now; `Unauthenticated` once it has ended."""
+        credential = await self._listener.verify()
+        self._expires = credential.expires
+        if self._expires <= time.time():
+            raise expired()
+        return credential.principal
+
+    async def _listen(self, reader: Reader) -> None:
+        """Take new filters and answer pings, until the reader goes or says something else."""
+        try:
+            while True:
+                text = (await self._socket.receive_text())[:_MOST_CHARACTERS]
+                if text.strip() in ('{"type":"ping"}', '{"type": "ping"}'):
+                    await self._send({"type": "pong"})
+                else:
+                    reader.filters = parse_model(Subscribe, text.encode()).filters
+        except (WebSocketDisconnect, Closing, RuntimeError):
+            reader.end(Closing(Code.GOING_AWAY, "the reader has gone"))
+        except LilyError as error:
+            reader.end(closing_of(error))
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        """A reader that does not take a message for a while is too slow."""
+        text = json.dumps(message, separators=(",", ":"))
+        try:
+            async with self._turn:
+                await asyncio.wait_for(self._socket.send_text(text), _SEND_SECONDS)
+        except TimeoutError:
+            raise too_slow() from None
+
+    async def _close(self, closing: Closing) -> None:
+        with suppress(RuntimeError, WebSocketDisconnect, TimeoutError, OSError):  # it is closed already
+            await asyncio.wait_for(self._socket.close(closing.code, closing.fitted), _SEND_SECONDS)
