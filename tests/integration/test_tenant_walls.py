@@ -286,6 +286,7 @@ INSTALLATIONS_OWN = {
     "notification_causes",
     "notifications",
     "policies",
+    "protection_rules",
     "quota_demands",
     "refresh_tokens",
     "revoked_tokens",
