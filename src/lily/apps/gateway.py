@@ -22,6 +22,7 @@ from lily.apps.identity import IdentityParts
 from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
 from lily.apps.live import live_router
+from lily.apps.notifications import notification_routers
 from lily.apps.protection import ProtectionParts
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
@@ -85,6 +86,7 @@ def build_app(settings: Settings) -> FastAPI:
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
         *access.routers(after, PageTokens(secret)),
         *lineage_routers(homes, writer, after, PageTokens(secret)),
+        *notification_routers(database, writer, connectors, identity.announcements, PageTokens(secret)),
         *protection.routers(guard, after, access.point),
         live_router(settings, feed, guard, identity.announcements, cells),
         AssetWrites(writer, describe).router(),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from lily.domain.assets import Traits
 from lily.domain.changes import Change, ChangeKind
 from lily.domain.messages import INFO, Message
-from lily.domain.subscriptions import Subscription, group_of
+from lily.domain.subscriptions import Match, Subscription, group_of
 from lily.domain.templates import render
 
 _MOST = 300
+_ORIGINS = "Came from"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Told:
 
 def compose(subscription: Subscription, told: Told, base_url: str = "") -> Message:
     """The message of a subscription about a change, in the subscription's words if it has any."""
-    reason = explain(subscription, told)
+    reason = explain(subscription, told.path)
     values = _values(subscription, told) | {"reason": reason}
     title, text = subscription.template.title, subscription.template.text
     change = told.change
@@ -50,7 +51,13 @@ def compose(subscription: Subscription, told: Told, base_url: str = "") -> Messa
     )
 
 
-def explain(subscription: Subscription, told: Told) -> str:
+def lasting(match: Match) -> Message:
+    """The message as it may be kept: whoever reads it later may no longer see other assets than its own."""
+    fields = tuple(field for field in match.message.fields if field[0] != _ORIGINS)
+    return replace(match.message, reason=explain(match.subscription), fields=fields)
+
+
+def explain(subscription: Subscription, path: Sequence[str] = ()) -> str:
     """Why this is told: which subscription, by what it selects, and along which path."""
     selection = subscription.selection
     parts = [
@@ -65,7 +72,7 @@ def explain(subscription: Subscription, told: Told) -> str:
     ]
     selects = "; ".join(f"{label} {_listed(sorted(values))}" for label, values in parts if values)
     by = f"the subscription {subscription.name!r} of {subscription.owner} selects {selects or 'everything'}"
-    return f"{by}; path: {' → '.join(told.path)}" if len(told.path) > 1 else by
+    return f"{by}; path: {' → '.join(path)}" if len(path) > 1 else by
 
 
 def _values(subscription: Subscription, told: Told) -> dict[str, str]:
@@ -121,7 +128,7 @@ def _fields(values: dict[str, str], told: Told) -> Sequence[tuple[str, str]]:
         ("Owner", values["asset_owner"]),
         ("Source", values["data_source"]),
         ("Tags", values["tags"]),
-        ("Came from", ", ".join(told.origins)),
+        (_ORIGINS, ", ".join(told.origins)),
         ("Severity", values["severity"]),
         ("Status", values["incident_status"]),
         ("By", values["actor"]),

@@ -6,13 +6,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from typing import Any
 from uuid import UUID
+
+from pydantic_core import to_json
 
 from lily.domain.errors import NotVisibleYet, Unavailable
 from lily.domain.event_ids import batch_id_from_key, new_batch_id
 from lily.ingest.assertions import Arrival, Draft, make_records
-from lily.log.envelope import EventType
+from lily.log.envelope import Envelope, EventType
 from lily.log.producer import LogProducer
+from lily.log.records import record_of
+from lily.log.topics import Topic
 from lily.repositories.postgres.idempotency import KeyedRequest
 from lily.repositories.postgres.visibility import Refusal, Settlement, Visibility
 from lily.telemetry import EVENTS_ACCEPTED
@@ -64,6 +69,39 @@ class Recorder:
             known = await self._known(submission, event_id) if repeated else None
             receipt = known or await self._append(submission, event_id)
         return replace(receipt, replayed=repeated)
+
+    async def request_notification(
+        self, arrival: Arrival, keyed: KeyedRequest | None, asset_id: str | None, said: dict[str, Any]
+    ) -> UUID:
+        """Put on the log that this is to be told; under one key it is told once, however often it is put."""
+        now_ms = int(arrival.time.timestamp() * 1000)
+        event_id = keyed_event_id(keyed, 1) if keyed else new_batch_id(now_ms)
+        routes = self._cells.routes
+        tenant = await routes.of(arrival.tenant_id)
+        cell = await self._cells.of(tenant.tenant_id)
+        routes.quotas.spend(tenant, 1, frees=False)
+        told = {
+            "tenant_id": arrival.tenant_id,
+            "asset_id": asset_id,
+            "event_id": str(event_id),
+            "event_time": arrival.time,
+            "applied_at": arrival.time,
+            "actor": arrival.actor,
+        } | said
+        envelope = Envelope(
+            event_id=event_id,
+            event_type=EventType.NOTIFICATION_REQUESTED,
+            source=arrival.source,
+            tenant_id=arrival.tenant_id,
+            subject=asset_id or str(event_id),
+            time=arrival.time,
+            data=to_json(told),
+            actor=arrival.actor,
+            traceparent=arrival.traceparent,
+        )
+        with routes.writing(tenant):
+            await self._log.append({Topic.NOTIFICATIONS: [record_of(envelope)]}, cell.topic_prefix)
+        return event_id
 
     async def earlier(self, keyed: KeyedRequest | None) -> Receipt | None:
         """What a single event recorded under this key led to, if it is visible already."""

@@ -33,6 +33,7 @@ class EventType(StrEnum):
     TAG_UNDEFINED = "io.lily.tag.undefined.v1"
     ASSET_CHANGED = "io.lily.asset.changed.v1"  # told on metadata-changes
     TAGS_CHANGED = "io.lily.tags.changed.v1"  # told on metadata-changes: other tags are effective now
+    NOTIFICATION_REQUESTED = "io.lily.notification.requested.v1"  # on notification-events
     EVENT_REFUSED = "io.lily.event.refused.v1"  # told on dead-letters
 
 

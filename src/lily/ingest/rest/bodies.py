@@ -15,6 +15,7 @@ from lily.ingest.lineage import (
     SqlText,
     TagDefinition,
 )
+from lily.ingest.notifications import NotificationRequest
 from lily.repositories.postgres.idempotency import KEPT_HOURS
 
 JSON = "application/json"
@@ -31,6 +32,7 @@ _SHAPES: tuple[type[Any], ...] = (
     Classification,
     OptOut,
     TagDefinition,
+    NotificationRequest,
 )
 _HEADERS = {
     "Prefer": "RFC 7240: `respond-async` answers 202 once the event is safe; `wait=N` waits up to N seconds.",
@@ -96,5 +98,6 @@ _ANSWERS = {
     # Of one asset among many: where and under which trace is said once, by the answer itself.
     "ItemProblem": _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, code=_TEXT),
     "LineageAnswer": {"type": "object", "properties": {"event_id": {"type": "string", "format": "uuid"}}},
+    "NotificationReceipt": _object(event_id={"type": "string", "format": "uuid"}),
     "EntityAnswer": _object(status={"const": "success"}, metadata_id=_TEXT),
 }

@@ -15,6 +15,8 @@ from lily.repositories.postgres.queries import load
 
 _QUERIES = load("subscriptions.sql")
 ANNOUNCED = "subscriptions"
+#: Subscriptions of one person.
+MOST_OF_ONE = 1000
 _SELECTORS = tuple(each.name for each in fields(Selection))
 
 
@@ -55,19 +57,15 @@ class PostgresSubscriptions:
         rows = await self._database.fetch(_QUERIES["load_subscriptions"], {"tenant_id": tenant_id})
         return [(_subscription(tenant_id, row), _rights(row)) for row in rows]
 
-    async def add(self, subscription: Subscription, vouched: Vouched) -> StoredSubscription:
-        values = _columns(subscription) | {
-            "owner": subscription.owner,
-            "roles": list(vouched.roles),
-            "groups": list(vouched.groups),
-            "scopes": None if vouched.scopes is None else list(vouched.scopes),
-            "key_id": vouched.key_id,
-        }
-        [row] = await self._database.fetch(_QUERIES["insert_subscription"], values)
-        return _stored(subscription.tenant_id, row)
+    async def add(self, subscription: Subscription, vouched: Vouched) -> StoredSubscription | None:
+        """The new one; None when its owner has too many already."""
+        values = _columns(subscription, vouched) | {"owner": subscription.owner, "most": MOST_OF_ONE}
+        rows = await self._database.fetch(_QUERIES["insert_subscription"], values)
+        return _stored(subscription.tenant_id, rows[0]) if rows else None
 
-    async def replace(self, subscription: Subscription) -> StoredSubscription | None:
-        rows = await self._database.fetch(_QUERIES["update_subscription"], _columns(subscription))
+    async def replace(self, subscription: Subscription, vouched: Vouched) -> StoredSubscription | None:
+        """It is told from now on by the rights of the one who says so."""
+        rows = await self._database.fetch(_QUERIES["update_subscription"], _columns(subscription, vouched))
         return _stored(subscription.tenant_id, rows[0]) if rows else None
 
     async def remove(self, tenant_id: str, subscription_id: str) -> bool:
@@ -105,7 +103,7 @@ def read_selection(document: Mapping[str, Sequence[str]]) -> Selection:
     return Selection(**{name: frozenset(document.get(name, ())) for name in _SELECTORS})
 
 
-def _columns(subscription: Subscription) -> dict[str, Any]:
+def _columns(subscription: Subscription, vouched: Vouched) -> dict[str, Any]:
     target = subscription.target
     return {
         "tenant_id": subscription.tenant_id,
@@ -117,6 +115,10 @@ def _columns(subscription: Subscription) -> dict[str, Any]:
         "title": subscription.template.title,
         "text": subscription.template.text,
         "is_disabled": subscription.is_disabled,
+        "roles": list(vouched.roles),
+        "groups": list(vouched.groups),
+        "scopes": None if vouched.scopes is None else list(vouched.scopes),
+        "key_id": vouched.key_id,
     }
 
 

@@ -11,6 +11,7 @@ from pydantic_core import to_json
 
 from lily.domain.notifications import State, after_change, notification_id
 from lily.domain.subscriptions import Match
+from lily.domain.wording import explain, lasting
 from lily.repositories.postgres.pool import Connection
 from lily.repositories.postgres.queries import load
 
@@ -62,7 +63,7 @@ async def _insert_causes(
         "event_ids": [match.change.event_id for match in matches],
         "asset_ids": [match.change.subject for match in matches],
         "paths": [Jsonb(list(match.path)) for match in matches],
-        "reasons": [match.message.reason for match in matches],
+        "reasons": [explain(match.subscription) for match in matches],
         "applied_at": [match.change.applied_at for match in matches],
     }
     known = await (await connection.execute(_SQL["known_causes"], values)).fetchall()
@@ -109,4 +110,4 @@ def _key(match: Match) -> _Key:
 
 def _json(match: Match) -> Any:
     """As jsonb can hold it, which has no U+0000."""
-    return to_json(match.message.document()).decode().replace("\\u0000", "\\ufffd")
+    return to_json(lasting(match).document()).decode().replace("\\u0000", "\\ufffd")

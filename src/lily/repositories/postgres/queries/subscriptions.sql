@@ -24,20 +24,22 @@ SELECT s.subscription_id::text, s.name, coalesce(u.user_name, s.owner), s.select
  ORDER BY s.subscription_id
 
 -- name: insert_subscription
--- PostgresSubscriptions.add
+-- PostgresSubscriptions.add: nothing when the owner has as many as one may have.
 INSERT INTO subscriptions (tenant_id, subscription_id, name, owner, user_id, key_id, roles, groups, scopes,
                            selection, connector_id, options, title, text, is_disabled)
-VALUES (%(tenant_id)s, %(subscription_id)s, %(name)s, %(owner)s,
-        (SELECT user_id FROM users WHERE tenant_id = %(tenant_id)s AND lower(user_name) = lower(%(owner)s)),
-        %(key_id)s, %(roles)s, %(groups)s, %(scopes)s, %(selection)s, %(connector_id)s, %(options)s, %(title)s,
-        %(text)s, %(is_disabled)s)
+SELECT %(tenant_id)s, %(subscription_id)s, %(name)s, %(owner)s,
+       (SELECT user_id FROM users WHERE tenant_id = %(tenant_id)s AND lower(user_name) = lower(%(owner)s)),
+       %(key_id)s, %(roles)s, %(groups)s, %(scopes)s, %(selection)s, %(connector_id)s, %(options)s, %(title)s,
+       %(text)s, %(is_disabled)s
+ WHERE (SELECT count(*) FROM subscriptions WHERE tenant_id = %(tenant_id)s AND lower(owner) = lower(%(owner)s))
+       < %(most)s
 RETURNING subscription_id::text, name, owner, selection, connector_id, options, title, text, is_disabled,
           created_at, updated_at
 
 -- name: update_subscription
--- PostgresSubscriptions.replace: what is told changes, by whose rights does not.
+-- PostgresSubscriptions.replace: with the rights of the credential that says so.
 UPDATE subscriptions
-   SET name = %(name)s, selection = %(selection)s, connector_id = %(connector_id)s, options = %(options)s,
+   SET key_id = %(key_id)s, roles = %(roles)s, groups = %(groups)s, scopes = %(scopes)s, name = %(name)s, selection = %(selection)s, connector_id = %(connector_id)s, options = %(options)s,
        title = %(title)s, text = %(text)s, is_disabled = %(is_disabled)s, updated_at = clock_timestamp()
  WHERE tenant_id = %(tenant_id)s AND subscription_id = %(subscription_id)s
 RETURNING subscription_id::text, name, owner, selection, connector_id, options, title, text, is_disabled,
