@@ -19,6 +19,7 @@ from lily.apps.commands.migrate import migrate
 from lily.apps.commands.policy import policy
 from lily.apps.commands.protect import protect
 from lily.apps.commands.replay import replay
+from lily.apps.commands.scrape import scrape
 from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
 from lily.apps.commands.tenant import tenant
@@ -47,6 +48,7 @@ app.add_typer(user, name="user")
 app.add_typer(policy, name="policy")
 app.add_typer(protect, name="protect")
 app.add_typer(key, name="key")
+connector.command()(scrape)
 app.add_typer(connector, name="connector")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)

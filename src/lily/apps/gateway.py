@@ -24,6 +24,7 @@ from lily.apps.listeners import tls_options
 from lily.apps.live import live_router
 from lily.apps.notifications import notification_routers
 from lily.apps.protection import ProtectionParts
+from lily.apps.scraping import scraping_routers
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -95,6 +96,7 @@ def build_app(settings: Settings) -> FastAPI:
         EntityReads(guard, after).router(),
         *identity.routers(),
         *connector_routers(connectors, identity.announcements),
+        *scraping_routers(connectors, log, database),
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 
