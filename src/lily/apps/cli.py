@@ -13,6 +13,7 @@ from lily.apps.commands.connector import connector
 from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
+from lily.apps.commands.enforce import enforce
 from lily.apps.commands.key import key
 from lily.apps.commands.logs import logs
 from lily.apps.commands.migrate import migrate
@@ -47,6 +48,7 @@ app.add_typer(secrets, name="secrets")
 app.add_typer(user, name="user")
 app.add_typer(policy, name="policy")
 app.add_typer(protect, name="protect")
+app.add_typer(enforce, name="enforce")
 app.add_typer(key, name="key")
 connector.command()(scrape)
 app.add_typer(connector, name="connector")

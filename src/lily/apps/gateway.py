@@ -18,6 +18,7 @@ from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.connectors import connector_routers, open_connectors
+from lily.apps.enforcement import EnforcementParts
 from lily.apps.identity import IdentityParts
 from lily.apps.lineage import lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
@@ -90,6 +91,7 @@ def build_app(settings: Settings) -> FastAPI:
         *notification_routers(database, writer, connectors, identity.announcements, PageTokens(secret)),
         *protection.routers(guard, after, access.point),
         live_router(settings, feed, guard, identity.announcements, cells),
+        *EnforcementParts(settings, database, homes).routers(),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
