@@ -20,8 +20,6 @@ ENV_FILE = "lily.env"
 STANDBY_MARKER = "standby"
 #: Under `run/`: made by a dispatcher that has begun.
 DISPATCHER_MARKER = "dispatcher"
-#: Under `run/`: there while a scraper takes jobs.
-SCRAPER_MARKER = "scraper"
 TENANT_PATTERN = r"^[A-Za-z0-9_.-]{0,63}$"
 
 
@@ -93,6 +91,7 @@ class GatewaySettings(_Slice):
 
     A certificate and its key (files, PEM) make it speak TLS; `tls_client` asks callers for a certificate of
     the authority `tls_client_ca`. Pages of the `cors_origins` (`https://a.example,…`) may call.
+    An answer about lineage ends at `lineage_nodes` assets, and says so.
     """
 
     host: str = "127.0.0.1"
@@ -100,6 +99,7 @@ class GatewaySettings(_Slice):
     grpc_port: int = 0
     workers: int = 1
     wait_seconds: float = 10.0
+    lineage_nodes: int = 200_000
     tls_certificate: str = ""
     tls_key: str = ""
     tls_client_ca: str = ""

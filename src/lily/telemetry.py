@@ -23,6 +23,9 @@ EVENTS_DEAD = Counter("lily_events_dead_total", "Records that became dead letter
 CHANGES_PUBLISHED = Counter("lily_changes_published_total", "Changes told on metadata-changes", ["lane"])
 PROPAGATED = Counter("lily_tags_changed_total", "Assets whose effective tags changed")
 PROPAGATION_SECONDS = Histogram("lily_propagation_seconds", "One run of propagation")
+PROPAGATION_PROGRESS = Gauge(
+    "lily_propagation_facts", "Facts the run of propagation under way has added", multiprocess_mode="livesum"
+)
 BATCH_SECONDS = Histogram(
     "lily_batch_phase_seconds", "Time of a batch by phase", ["lane", "phase"], buckets=_LATENCIES
 )

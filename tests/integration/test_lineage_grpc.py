@@ -74,3 +74,19 @@ def test_what_is_wrong_is_told_and_rights_are_those_of_rest(api: Gateway) -> Non
     assert status(api, LINK, edge(), "rubbish") is grpc.StatusCode.UNAUTHENTICATED
     unknown = metadata.GetMetadataRequest(asset_id="x")
     assert status(api, GET, unknown) is grpc.StatusCode.NOT_FOUND
+
+
+def test_an_update_sent_downstream_may_say_owner_terms_and_retention(api: Gateway) -> None:
+    api.stored(asset_id="a", asset_name="A")
+    said = lineage.Metadata(
+        asset_id="a", asset_owner="ada", business_terms=["sales"], metadata='{"retention_class":"7y"}'
+    )
+    update = lineage.MetadataPropagationRequest(updated_metadata=said)
+    refused = status(api, "lineage.LineageService/PropagateUpdateDownstream", update)
+    assert refused is grpc.StatusCode.DEADLINE_EXCEEDED  # nobody applies it in this test
+    event = json.loads(api.logged(Topic.STRUCTURAL_ASSETS)[-1].value())
+    assert (event["asset_owner"], event["business_terms"]) == ("ada", ["sales"])
+    assert event["metadata"] == {"retention_class": "7y"}
+    nothing = lineage.MetadataPropagationRequest(updated_metadata=lineage.Metadata(asset_id="a"))
+    path = "lineage.LineageService/PropagateUpdateDownstream"
+    assert not ask(api, path, nothing, lineage.GenericMessage).success

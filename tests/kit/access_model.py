@@ -15,7 +15,7 @@ DEFAULTS = {
     "steward": {"READ", "WRITE", "DELETE"},
     "editor": {"READ", "WRITE"},
     "viewer": {"READ"},
-    "scraper": {"READ", "WRITE", "DELETE"},
+    "scraper": {"READ", "WRITE"},
     "auditor": {"AUDIT"},
 }
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from kit.model import Event, state_of
+from kit.model import Event, Row, state_of
 from lily.domain.assets import Field
 
 CONTAINS = "contains"
+_SPREADING = {"@owner:": "asset_owner", "@term:": "business_terms", "@retention:": "metadata"}
 _REGISTERS = {"source": Field.SOURCE_TAGS, "user": Field.USER_TAGS}
 
 
@@ -110,16 +111,38 @@ class World:
         return [_merged(live) for live in by_edge.values()]
 
     def rule(self, tag: str) -> Rule:
-        latest = _latest(self._of("definition"), lambda said: said.tags[0]).get(tag)
-        if latest is None or not latest.holds:
+        kind = next((kind for kind in _SPREADING if tag.startswith(kind)), None)
+        definition = self._definition(f"{kind}*" if kind else tag)
+        if definition is None:
             return BUILT_IN.get(tag, Rule())
-        return Rule(**{name: bool(value) for name, value in latest.body.items()})
+        return Rule(**{name: bool(definition.body.get(name)) for name in Rule.__dataclass_fields__})
+
+    def _definition(self, tag: str) -> Said | None:
+        latest = _latest(self._of("definition"), lambda said: said.tags[0]).get(tag)
+        return latest if latest and latest.holds else None
 
     def _roots(self) -> set[Fact]:
         assets = {said.from_id for said in self._of("tag")} | {event.asset_id for event in self.assets}
+        everything = self._definition("*")
+        keeps = bool(everything and everything.body.get("keep_when_deleted"))
         return {
-            (asset, tag, False) for asset in assets if not self.is_gone(asset) for tag in self.asserted(asset)
+            (asset, tag, False)
+            for asset in assets
+            if keeps or not self.is_gone(asset)
+            for tag in self.asserted(asset) | self._spreading(asset)
         }
+
+    def _spreading(self, asset: str) -> set[str]:
+        """What the asset's fields say that is declared to spread."""
+        row = self._row(asset) or {}
+        found = set()
+        for kind, name in _SPREADING.items():
+            value = row.get(name)
+            if name == "metadata":
+                value = (value or {}).get("retention_class")
+            if self._definition(f"{kind}*"):
+                found |= {kind + each for each in (value if isinstance(value, list) else [value]) if each}
+        return found
 
     def _carried(self, edge: Edge, tag: str, partial: bool, refined: set[tuple[str, str]]) -> bool | None:
         """Whether the tag arrives for a part only; None if it does not arrive."""
@@ -152,11 +175,14 @@ class World:
 
     def is_gone(self, asset: str) -> bool:
         """Deleted, purged or not whole; an asset nobody spoke about is not in the way."""
-        events = [event for event in self.assets if event.asset_id == asset]
-        if not events:
+        row = self._row(asset)
+        if row is None:
             return False
-        row = state_of(events)
         return bool(row["is_deleted"]) or row["asset_name"] is None or row["asset_type"] is None
+
+    def _row(self, asset: str) -> Row | None:
+        events = [event for event in self.assets if event.asset_id == asset]
+        return state_of(events) if events else None
 
     def _opted_out(self, asset: str, tag: str) -> bool:
         said = [said for said in self._of("opt_out") if said.from_id == asset and tag in said.tags]

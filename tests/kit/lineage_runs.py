@@ -23,7 +23,7 @@ from kit.staging import batch_of
 from kit.staging import stage as stage_assets
 from lily.domain.assets import Field, Lane
 from lily.pipeline.statement_staging import SCHEMA
-from lily.repositories.postgres.applier import Applier
+from lily.repositories.postgres.applier import Applier, Batch
 from lily.repositories.postgres.lineage_applier import LineageApplier
 from lily.repositories.postgres.propagator import Propagator
 
@@ -33,6 +33,7 @@ History = list[Piece]
 _ASSETS = tuple("abcdefghijklmnopqrstuvwx")
 _TYPES = ("derived-from", "derived-from", "used-in", "contains")
 _TAGS = ("PII", "wide", "idle")
+_SPREADING = ("@owner:*", "@term:*", "@retention:*", "*")
 _SOURCES = ("api", "sql")
 
 
@@ -53,10 +54,17 @@ def history(seed: int, pieces: int = 4, scale: int = 1) -> History:
     return [said[start:end] for start, end in zip([0, *cuts], [*cuts, len(said)], strict=True)]
 
 
+def random_edges(seed: int, nodes: str, number: int) -> Piece:
+    """What several sources say, and take back, about the edges between a few assets."""
+    dice = random.Random(seed)
+    return [_edge(dice, nodes, dice.randint(1, 60)) for _ in range(number)]
+
+
 def _edge(dice: random.Random, nodes: Sequence[str], minute: int) -> Said:
     holds = dice.random() < 0.75
     blocked = tuple(dice.sample((*_TAGS, "*"), dice.randint(1, 2))) if dice.random() < 0.2 else ()
-    body = {"is_masking": dice.random() < 0.15, "is_indirect": dice.random() < 0.15}
+    body: dict[str, object] = {name: dice.random() < 0.15 for name in ("is_masking", "is_indirect")}
+    body["subtype"] = dice.choice((None, "FILTER", "JOIN"))
     return Said(
         next_id(),
         at(minute),
@@ -88,8 +96,9 @@ def _definition(
 ) -> Said:
     names = ("lineage", "containment", "indirect", "stopped_by_masking")
     body: dict[str, object] = {name: dice.random() < 0.6 for name in names} | dict(switches)
+    body["keep_when_deleted"] = dice.random() < 0.7
     holds = bool(tag) or dice.random() < 0.85
-    tags = (tag or dice.choice(_TAGS),)
+    tags = (tag or dice.choice((*_TAGS, *_TAGS, *_SPREADING)),)
     return Said(next_id(), at(minute), "definition", holds, "user", tags=tags, body=body)
 
 
@@ -105,6 +114,12 @@ def _asset(dice: random.Random, nodes: Sequence[str], minute: int) -> Event:
     if dice.random() < 0.4:
         name = dice.choice((Field.USER_TAGS, Field.SOURCE_TAGS))
         said[name] = dice.choice((None, ["PII"], ["PII", "wide"], ["idle"]))
+    if dice.random() < 0.3:
+        said[Field.ASSET_OWNER] = dice.choice((None, "ada", "bo"))
+    if dice.random() < 0.2:
+        said[Field.BUSINESS_TERMS] = dice.choice((None, ["sales"], ["sales", "tax"]))
+    if dice.random() < 0.2:
+        said[Field.METADATA] = dice.choice((None, {"x": 1}, {"retention_class": "7y"}))
     return Event(next_id(), at(minute), asset, said or {Field.DESCRIPTION: "text"})
 
 
@@ -136,6 +151,7 @@ class Graph:
         self.propagator = Propagator(url)
         self.connection = psycopg.connect(url, autocommit=True)
         self._batches = count(1)
+        self._applied: list[tuple[Applier, Batch, pa.Table]] = []
         self._told = 0
 
     def close(self) -> None:
@@ -154,7 +170,7 @@ class Graph:
         if statements:
             numbered = [one | {"offset": offset} for offset, one in enumerate(statements)]
             staged = pa.Table.from_pylist(numbered, SCHEMA)
-            self.applier.apply_table(batch_of(len(numbered), batch_id, Lane.LINEAGE), staged)
+            self._apply(self.applier, batch_of(len(numbered), batch_id, Lane.LINEAGE), staged)
         tables = [
             stage_assets(events, tenant)
             for tenant, piece in pieces.items()
@@ -164,9 +180,23 @@ class Graph:
             staged = pa.concat_tables(tables)
             offsets = pa.array(range(staged.num_rows), pa.int64())
             staged = staged.set_column(staged.schema.get_field_index("offset"), "offset", offsets)
-            self.assets.apply_table(batch_of(staged.num_rows, batch_id, Lane.STRUCTURAL), staged)
+            self._apply(self.assets, batch_of(staged.num_rows, batch_id, Lane.STRUCTURAL), staged)
         while propagate and self.propagator.run():
             pass
+
+    def _apply(self, applier: Applier, batch: Batch, staged: pa.Table) -> None:
+        applier.apply_table(batch, staged)
+        self._applied.append((applier, batch, staged))
+
+    def crash(self) -> None:
+        """Propagation dies before its commit, and the last batches, of which nobody knows, come once more."""
+        connection = self.propagator._open()
+        with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+            self.propagator._follow(cursor)
+        for part in (self.applier, self.assets, self.propagator):
+            part.close()
+        for applier, batch, staged in self._applied[-2:]:
+            applier.apply_table(batch, staged)
 
     def effective(self, *tenants: str) -> dict[str, dict[str, frozenset[str]]]:
         """The tags in force, of every tenant or of these."""
@@ -217,7 +247,12 @@ def difference(graph: Graph, histories: dict[str, History]) -> str | None:
     told: dict[str, Told] = defaultdict(Told)
     for step in range(max(map(len, histories.values()))):
         pieces = {tenant: of[step] if step < len(of) else [] for tenant, of in histories.items()}
-        graph.apply(pieces)
+        if step % 2:
+            graph.apply(pieces, propagate=False)
+            graph.crash()
+            graph.apply({})
+        else:
+            graph.apply(pieces)
         found = graph.effective(*histories)
         try:
             graph.hear(told)

@@ -15,7 +15,6 @@ from lily.domain.errors import Forbidden, NotFound
 from lily.repositories.postgres.assets import KnownAsset, PostgresAssets, StoredAsset
 
 Fields = Mapping[str, Any]
-NOWHERE: Mapping[str, frozenset[str]] = {}
 
 
 class AssetGuard:
@@ -99,17 +98,11 @@ class AssetGuard:
         if refused:
             raise next(iter(refused.values()))
 
-    async def refusals(
-        self,
-        call: Call,
-        batch: Sequence[tuple[str, Fields]],
-        inside: Mapping[str, frozenset[str]] = NOWHERE,
-    ) -> dict[int, Forbidden]:
+    async def refusals(self, call: Call, batch: Sequence[tuple[str, Fields]]) -> dict[int, Forbidden]:
         """The writes of a batch that are refused, by position; each (asset id, fields) is decided on its own.
 
         An asset that exists must be writable as it is and as it would be, and a write must not show it to
-        who could not read it: nobody tags themselves into access. `inside` adds what Lily itself knows to
-        contain an asset before that is effective.
+        who could not read it: nobody tags themselves into access.
         """
         await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
@@ -125,19 +118,14 @@ class AssetGuard:
         asset_ids = [asset_id for asset_id, _ in batch]
         known = await self.assets.traits(call.tenant_id, asset_ids)
         states = {asset_id: KnownAsset(False, Traits(asset_id)) for asset_id in asset_ids} | known
-        refused = await self._refusals(
-            call, [(fields, states[asset_id]) for asset_id, fields in batch], inside
-        )
+        refused = await self._refusals(call, [(fields, states[asset_id]) for asset_id, fields in batch])
         if written := [asset_id for index, asset_id in enumerate(asset_ids) if index not in refused]:
             allowed = Decision(True, ("each decided on its own",))
             call.notebook.note(Action.WRITE, batch_resource(call.tenant_id, written), allowed, len(written))
         return refused
 
     async def _refusals(
-        self,
-        call: Call,
-        writes: Sequence[tuple[Fields, KnownAsset]],
-        known_inside: Mapping[str, frozenset[str]] = NOWHERE,
+        self, call: Call, writes: Sequence[tuple[Fields, KnownAsset]]
     ) -> dict[int, Forbidden]:
         actions = (Action.WRITE, Action.DELETE)
         seen = (*actions, Action.READ)
@@ -145,8 +133,7 @@ class AssetGuard:
         await call.access.refresh(call.tenant_id)
         refused: dict[int, Forbidden] = {}
         for index, (fields, known) in enumerate(writes):
-            asset_id = known.traits.asset_id
-            inside = containers.get(asset_id, frozenset()) | known_inside.get(asset_id, frozenset())
+            inside = containers.get(known.traits.asset_id, frozenset())
             after = known.traits.after(fields)
             states = [known.traits, after] if known.is_visible else [after]
             hides = after.is_deleted and not known.traits.is_deleted

@@ -91,7 +91,8 @@ def read_expected_versions(request: Request) -> ExpectedVersions | None:
     if None in tags:
         raise MalformedRequest(f'If-Match must be * or entity tags such as "3", not {header[:64]!r}')
     strong = {tag[2] for tag in tags if tag and not tag[1]}
-    return ExpectedVersions(frozenset(int(tag) for tag in strong if re.fullmatch(r"[0-9]{1,9}", tag)))
+    versions = (re.fullmatch(r"([0-9]{1,9})(\.[0-9a-f]{8})?", tag) for tag in strong)
+    return ExpectedVersions(frozenset(int(version[1]) for version in versions if version))
 
 
 def check_id(asset_id: str) -> str:

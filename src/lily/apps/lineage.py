@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from fastapi import APIRouter
 from grpc import GenericRpcHandler
 
@@ -10,7 +12,10 @@ from lily.ingest.rest.classification import ClassificationWrites
 from lily.ingest.rest.lineage import LineageWrites
 from lily.ingest.rest.writing import Writer
 from lily.repositories.postgres.lineage import PostgresLineage
+from lily.repositories.postgres.policies import PostgresPolicies
 from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.protected_columns import PostgresProtectedColumns
+from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.repositories.postgres.tags import PostgresTags
 from lily.serving.classification import Classification
 from lily.serving.grpc import lineage_service, metadata_service
@@ -20,19 +25,36 @@ from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.classification import ClassificationReads
 from lily.serving.rest.lineage import LineageReads
 from lily.serving.rest.pages import PageTokens
+from lily.serving.rest.previews import PreviewRoutes
 
 
-def lineage_routers(
-    database: Database, writer: Writer, after: AfterEvent, tokens: PageTokens
-) -> list[APIRouter]:
+@dataclass(frozen=True)
+class Reading:
+    """How answers wait, go on in pages, and end."""
+
+    after: AfterEvent
+    tokens: PageTokens
+    most_nodes: int
+
+
+def lineage_routers(shared: Database, homes: Database, writer: Writer, reading: Reading) -> list[APIRouter]:
     """To be put before the routes about assets, whose paths would take everything."""
-    guard, lineage = writer.guard, PostgresLineage(database)
-    classification = Classification(PostgresTags(database), guard)
+    guard, lineage, tags, after = writer.guard, PostgresLineage(homes), PostgresTags(homes), reading.after
+    preview = PreviewRoutes(
+        tags=tags,
+        nodes=lineage,
+        policies=PostgresPolicies(shared),
+        rules=PostgresProtectionRules(shared),
+        columns=PostgresProtectedColumns(homes),
+        guard=guard,
+        after=after,
+    )
     return [
         LineageWrites(writer, lineage).router(),
-        LineageReads(Lineage(lineage, guard), after, tokens).router(),
+        LineageReads(Lineage(lineage, guard, reading.most_nodes), after, reading.tokens).router(),
+        preview.router(),
         ClassificationWrites(writer).router(),
-        ClassificationReads(classification, guard, after).router(),
+        ClassificationReads(Classification(tags, guard), guard, after).router(),
     ]
 
 
@@ -41,5 +63,5 @@ def lineage_services(database: Database, writer: Writer, calls: Calls) -> dict[s
     entries, guard = Entries(writer, "/grpc"), writer.guard
     assets = metadata_service.MetadataService(calls, guard, entries.create, entries.change)
     lineage = Lineage(PostgresLineage(database), guard)
-    edges = lineage_service.LineageService(calls, lineage, entries.link, entries.classify)
+    edges = lineage_service.LineageService(calls, lineage, entries.link, entries.classify, entries.change)
     return {metadata_service.SERVICE: assets.handler(), lineage_service.SERVICE: edges.handler()}

@@ -24,5 +24,12 @@ class TagRule:
     stopped_by_masking: bool = True
 
 
+#: What else spreads once it is declared to: fields of an asset, each as a tag that starts so. The definition
+#: of `@owner:*` is that of all owners.
+SPREADING = ("@owner:", "@term:", "@retention:")
+
+#: The name under which is said what holds for every tag.
+EVERY_TAG = "*"
+
 #: Known from the start: they go along direct lineage until they are masked.
 BUILT_IN = {"PII": TagRule(lineage=True), "GDPR": TagRule(lineage=True)}

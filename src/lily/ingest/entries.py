@@ -59,7 +59,7 @@ class Entries:
     async def classify(self, call: Call, asset_id: str, tags: Sequence[str]) -> None:
         """Assert tags on an asset that exists."""
         if not tags:
-            raise InvalidInput("updated_metadata must have tags: they are what spreads downstream")
+            raise InvalidInput("updated_metadata must have tags, asset_owner, business_terms or metadata")
         write = self._begin(call)
         current = await self._writer.current(write, asset_id)
         said: Fields = _TAGS.decode(to_json({"asset_id": asset_id, "tags": list(tags)}))

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from lily.domain.assets import Lane
 from lily.domain.errors import Forbidden, InvalidInput
 from lily.domain.lineage import API
-from lily.domain.tags import Asserter
+from lily.domain.tags import EVERY_TAG, SPREADING, Asserter
 from lily.ingest.assertions import MAX_AHEAD, Arrival, Draft
 from lily.ingest.assets import STRICT, AssetId, Label, Labels, Metadata, Moment, Text
 from lily.log.envelope import EventType
@@ -94,6 +94,10 @@ class TagDefinition(TypedDict, total=False):
 
     propagate: Propagate
     stopped_by_masking: bool
+    keep_when_deleted: Annotated[
+        bool,
+        Field(description="Only of `*`: what a deleted asset was tagged with stays in force downstream."),
+    ]
     description: Annotated[str, Field(max_length=4096)]
 
 
@@ -136,6 +140,8 @@ def draft_tags(said: Fields, arrival: Arrival, *, holds: bool = True) -> Draft:
     """The event saying that somebody asserts these tags on an asset, or no longer does."""
     if said.get("tenant_id") not in (None, arrival.tenant_id):
         raise Forbidden("tenant_id is not the tenant of your token; leave it out or ask for another token")
+    if reserved := [tag for tag in said["tags"] if tag.startswith(SPREADING)]:
+        raise _invalid("/tags", f"{reserved[0]!r} follows from a field of the asset; change that instead")
     data = {
         "asset_id": said["asset_id"],
         "tags": said["tags"],
@@ -157,6 +163,10 @@ def draft_definition(tag: str, definition: Fields | None, arrival: Arrival) -> D
     """The event saying how a tag spreads from now on; None forgets its definition."""
     said = definition or {}
     propagate = said.get("propagate") or {}
+    if "keep_when_deleted" in said and tag != EVERY_TAG:
+        raise _invalid("/keep_when_deleted", f"can be said of all tags only: PUT the tag {EVERY_TAG!r}")
+    if tag.startswith(SPREADING) and tag.removesuffix("*") not in SPREADING:
+        raise _invalid("/tag", f"is defined for all of its kind: PUT the tag '{tag.partition(':')[0]}:*'")
     data = {
         "tags": [tag],
         "source": Asserter.USER.value,
@@ -165,6 +175,7 @@ def draft_definition(tag: str, definition: Fields | None, arrival: Arrival) -> D
         "containment": bool(propagate.get("containment")),
         "indirect": bool(propagate.get("indirect")),
         "stopped_by_masking": bool(said.get("stopped_by_masking", True)),
+        "keep_when_deleted": said.get("keep_when_deleted"),
         "description": said.get("description"),
     }
     event_type = EventType.TAG_DEFINED if definition is not None else EventType.TAG_UNDEFINED
@@ -176,8 +187,12 @@ def event_time(said: Fields, arrival: Arrival) -> datetime:
     moment: datetime = said.get("event_time") or arrival.time
     if moment > arrival.time + MAX_AHEAD:
         detail = f"{moment.isoformat()} is more than 24 hours ahead of now; check the clock that wrote it"
-        raise InvalidInput(f"/event_time: {detail}", errors=[{"pointer": "/event_time", "detail": detail}])
+        raise _invalid("/event_time", detail)
     return moment
+
+
+def _invalid(pointer: str, detail: str) -> InvalidInput:
+    return InvalidInput(f"{pointer}: {detail}", errors=[{"pointer": pointer, "detail": detail}])
 
 
 def _draft(subject: str, event_type: EventType, said: Fields) -> Draft:

@@ -16,7 +16,7 @@ import structlog
 from lily.pipeline.followers import Follower
 from lily.repositories.postgres.propagator import LISTEN, Done, Propagator
 from lily.settings import Settings
-from lily.telemetry import PROPAGATED, PROPAGATION_SECONDS
+from lily.telemetry import PROPAGATED, PROPAGATION_PROGRESS, PROPAGATION_SECONDS
 
 _log = structlog.get_logger(__name__)
 
@@ -59,9 +59,11 @@ class Propagation:
     def _timed(self) -> Done | None:
         started = time.perf_counter()
         done = self._propagator.run()
+        PROPAGATION_PROGRESS.set(0)
         if done is not None:
             PROPAGATION_SECONDS.observe(time.perf_counter() - started)
         return done
 
     def _report(self, added: int) -> None:
+        PROPAGATION_PROGRESS.inc(added)
         _log.info("propagation_under_way", added=added)

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from lily.domain.lineage import API, EVERYBODY, RelationshipType, Statement
+from lily.domain.tags import SPREADING
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
 
 Fields = dict[str, Any]
@@ -62,7 +63,11 @@ def read_statement(event_type: str | None, value: bytes | None) -> Fields:
         _check_switches(said, ("is_indirect", "is_masking"))
     else:
         row["tags"] = _tags(said, "tags", least=1)
-        _check_switches(said, ("lineage", "containment", "indirect", "stopped_by_masking"))
+        _check_switches(
+            said, ("lineage", "containment", "indirect", "stopped_by_masking", "keep_when_deleted")
+        )
+        if kind is Statement.TAG and any(tag.startswith(SPREADING) for tag in row["tags"]):
+            raise Unfit("reserved_tag", f"tags that start with {', '.join(SPREADING)} follow from fields")
         if kind is not Statement.DEFINITION:
             row["from_id"] = _id(said, "asset_id")
     _check_size(row)

@@ -7,6 +7,7 @@ from typing import Any
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call
+from lily.repositories.postgres.assets import KnownAsset
 from lily.repositories.postgres.tags import PostgresTags, Support
 
 #: An explanation looks at no more facts than this, and says so.
@@ -51,15 +52,27 @@ class Classification:
         """Origins as a caller sees them: what they may not read is redacted."""
         assets = {end for path in origins.paths.values() for s in path for end in (s.asset_id, s.from_id)}
         readable = await self._guard.readable(call, sorted(assets)) if assets else set()
+        known = (
+            await self._guard.assets.traits(call.tenant_id, sorted(origins.paths)) if origins.paths else {}
+        )
 
         def name(asset_id: str) -> str:
             return asset_id if asset_id in readable else REDACTED
 
         return [
-            {"asset_id": name(origin), "distance": len(path)}
+            {
+                "asset_id": name(origin),
+                "distance": len(path),
+                "is_deleted": origin in readable and _is_gone(known.get(origin)),
+            }
             | ({"path": [_edge(support, name) for support in path]} if explain else {})
             for origin, path in origins.paths.items()
         ]
+
+
+def _is_gone(known: KnownAsset | None) -> bool:
+    """Deleted or purged; such an origin counts only where the tenant keeps what came from it."""
+    return known is not None and (known.traits.is_deleted or not known.is_visible)
 
 
 def _path(fact: Fact, seen: dict[Fact, Support | None]) -> list[Support]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call
@@ -42,8 +43,9 @@ class Walked:
 
 
 class Lineage:
-    def __init__(self, lineage: PostgresLineage, guard: AssetGuard) -> None:
+    def __init__(self, lineage: PostgresLineage, guard: AssetGuard, most_nodes: int = MAX_NODES) -> None:
         self.edges = lineage
+        self._most_nodes = most_nodes
         self._guard = guard
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
@@ -55,21 +57,35 @@ class Lineage:
         async with self._turns:
             return await self._found(call, walk)
 
+    async def layers(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[list[Node]]:
+        """The same, told hop by hop while it is walked; `found` has the whole in the end."""
+        told = 0
+        async with self._turns:
+            async for _ in self._hops(call, walk, found):
+                yield list(islice(found.nodes.values(), told, None))
+                told = len(found.nodes)
+
     async def _found(self, call: Call, walk: Walk) -> Walked:
         found = Walked()
+        async for _ in self._hops(call, walk, found):
+            pass
+        return found
+
+    async def _hops(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[None]:
         await self._admit(call, walk, [walk.start], 0, found)
         if walk.start not in found.nodes:
-            return found
+            return
         ways = {
             Direction.UPSTREAM: (True,),
             Direction.DOWNSTREAM: (False,),
             Direction.BOTH: (True, False),
         }[walk.direction]
+        yield
         for upstream in ways:
-            await self._walk(call, walk, upstream, found)
-        return found
+            async for _ in self._walk(call, walk, upstream, found):
+                yield
 
-    async def _walk(self, call: Call, walk: Walk, upstream: bool, found: Walked) -> None:
+    async def _walk(self, call: Call, walk: Walk, upstream: bool, found: Walked) -> AsyncIterator[None]:
         frontier, seen = [walk.start], {walk.start}
         for depth in range(1, walk.depth + 1):
             hop = Hop(frontier, upstream, walk.types, walk.as_of, MAX_EDGES - len(found.edges) + 1)
@@ -82,7 +98,8 @@ class Lineage:
             for edge in edges:
                 if edge.from_id in found.nodes and edge.to_id in found.nodes:
                     found.edges.setdefault(edge.key, edge)
-            if len(found.nodes) >= MAX_NODES or len(found.edges) >= MAX_EDGES:
+            yield
+            if len(found.nodes) >= self._most_nodes or len(found.edges) >= MAX_EDGES:
                 found.truncated = True
                 return
             seen.update(new)

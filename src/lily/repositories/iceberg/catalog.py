@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
-
+from lily.repositories.postgres.jdbc import jdbc_login, jdbc_url
 from lily.settings import Settings
 
 CATALOG = "lake"
@@ -61,17 +60,12 @@ def catalog_config(settings: Settings) -> dict[str, str]:
     rest = settings.lake.catalog_uri.get_secret_value()
     if rest:
         return config | {f"{prefix}.type": "rest", f"{prefix}.uri": rest}
-    url = urlsplit(settings.database.url.get_secret_value())
+    database = settings.database.url.get_secret_value()
+    user, password = jdbc_login(database)
     return config | {
         f"{prefix}.type": "jdbc",
-        f"{prefix}.uri": f"jdbc:postgresql://{url.hostname}:{url.port or 5432}{url.path}{_tls_of(url.query)}",
-        f"{prefix}.jdbc.user": unquote(url.username or ""),
-        f"{prefix}.jdbc.password": unquote(url.password or ""),
+        f"{prefix}.uri": jdbc_url(database),
+        f"{prefix}.jdbc.user": user,
+        f"{prefix}.jdbc.password": password,
         f"{prefix}.jdbc.schema-version": "V1",
     }
-
-
-def _tls_of(query: str) -> str:
-    """What the URL says about TLS, which libpq and the JDBC driver spell alike."""
-    said = [(name, value) for name, value in parse_qsl(query) if name.startswith("ssl")]
-    return f"?{urlencode(said)}" if said else ""

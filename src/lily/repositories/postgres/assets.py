@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 from lily.domain.assets import Traits
+from lily.domain.tags import SPREADING
 from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
 
@@ -26,6 +29,16 @@ class StoredAsset:
     @property
     def asset_type(self) -> str:
         return self.traits.asset_type
+
+    @property
+    def entity_tag(self) -> str:
+        """Another one whenever the document is another: tags come and go along lineage within a version."""
+        in_force = self.document.rpartition('"effective_tags"')[2]
+        tags = json.loads(f'{{"tags"{in_force}')["tags"] if in_force else []
+        fields = any(tag.startswith(SPREADING) for tag in self.traits.further_tags)
+        if set(tags) == self.traits.source_tags | self.traits.user_tags and not fields:
+            return f'"{self.version}"'
+        return f'"{self.version}.{sha256(in_force.encode()).hexdigest()[:8]}"'
 
 
 @dataclass(frozen=True, slots=True)

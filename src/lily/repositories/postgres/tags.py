@@ -48,6 +48,44 @@ class Support:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """That a tag on a fact goes on to another one over an edge, and what of the tag is in force there now."""
+
+    asset_id: str
+    is_partial: bool
+    to_id: str
+    to_is_partial: bool
+    has_whole: bool
+    has_partial: bool
+    is_asserted: bool
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the fact it leads to is in force already."""
+        return self.has_partial if self.to_is_partial else self.has_whole
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a source last said about a tag of an asset; `is_ahead` when for a time that has not come."""
+
+    source: str
+    holds: bool
+    is_ahead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a tag stands on one asset."""
+
+    has_whole: bool
+    has_partial: bool
+    is_asserted: bool
+    is_heard: bool
+    words: tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class TagChange:
     seq: int
     at: datetime
@@ -87,6 +125,21 @@ class PostgresTags:
         assets, partial = [asset for asset, _ in facts], [flag for _, flag in facts]
         rows = await self._fetch("parents_of", tenant_id, tag=tag, assets=assets, partial=partial)
         return [Support(*row) for row in rows]
+
+    async def children(self, tenant_id: str, tag: str, facts: Sequence[tuple[str, bool]]) -> list[Reach]:
+        """Where a tag goes from these facts (asset, is_partial), one hop on."""
+        assets, partial = [asset for asset, _ in facts], [flag for _, flag in facts]
+        rows = await self._fetch("children_of", tenant_id, tag=tag, assets=assets, partial=partial)
+        return [Reach(*row) for row in rows]
+
+    async def standing(self, tenant_id: str, asset_id: str, tag: str) -> Standing:
+        [row] = await self._fetch("standing_of", tenant_id, asset_id=asset_id, tag=tag)
+        whole, partial, asserted, heard, words = row
+        return Standing(whole, partial, asserted, heard, tuple(Word(*word) for word in words))
+
+    async def holders(self, tenant_id: str, tag: str, assets: Sequence[str]) -> set[str]:
+        """Those of the assets on which the tag stands for all of them."""
+        return {row[0] for row in await self._fetch("list_holders", tenant_id, tag=tag, assets=list(assets))}
 
     async def history(self, tenant_id: str, asset_id: str, tag: str, most: int) -> list[TagChange]:
         rows = await self._fetch("list_tag_changes", tenant_id, asset_id=asset_id, tag=tag, most=most)

@@ -14,21 +14,25 @@ from lily.domain.errors import InvalidInput
 from lily.domain.lineage import Direction
 from lily.serving.grpc import lineage_pb2
 from lily.serving.grpc.calls import Calls, Message
+from lily.serving.grpc.metadata_service import fields_of
 from lily.serving.lineage import Lineage, Walk
 
 SERVICE = "lineage.LineageService"
 MAX_DEPTH = 10_000
+#: What of an asset can be declared to go downstream, besides its tags.
+_SPREADING = ("asset_owner", "business_terms", "metadata")
 _messages: Any = lineage_pb2
 
 
 @dataclass(frozen=True)
 class LineageService:
-    """`link` and `classify` write; they return when what they wrote is visible."""
+    """`link`, `classify` and `change` write; they return when what they wrote is visible."""
 
     calls: Calls
     lineage: Lineage
     link: Callable[[Call, dict[str, Any]], Awaitable[None]]
     classify: Callable[[Call, str, Sequence[str]], Awaitable[None]]
+    change: Callable[[Call, str, dict[str, Any]], Awaitable[None]]
 
     def handler(self) -> grpc.GenericRpcHandler:
         m, method = _messages, self.calls.method
@@ -57,11 +61,16 @@ class LineageService:
 
     async def _propagate(self, call: Call, request: Message) -> Message:
         said = request.updated_metadata
+        fields = {name: value for name, value in fields_of(said).items() if name in _SPREADING}
+        asset_id, tags = check_id(said.asset_id), list(said.tags)
         try:
-            await self.classify(call, check_id(said.asset_id), list(said.tags))
+            if fields:
+                await self.change(call, asset_id, fields)
+            if tags or not fields:
+                await self.classify(call, asset_id, tags)
         except InvalidInput as error:
             return _messages.GenericMessage(success=False, message=error.message)
-        return _messages.GenericMessage(success=True, message="the tags spread as their definitions say")
+        return _messages.GenericMessage(success=True, message="what was said spreads as its definition says")
 
     async def _get(self, call: Call, request: Message) -> Message:
         depth = min(max(request.depth, 1), MAX_DEPTH)

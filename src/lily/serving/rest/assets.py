@@ -100,16 +100,16 @@ class AssetReads:
 
 
 def _asset_answer(request: Request, asset: StoredAsset) -> Response:
-    headers = {"etag": f'"{asset.version}"', "cache-control": "private, no-cache"}
-    if _matches(request.headers.get("if-none-match", ""), asset.version):
+    headers = {"etag": asset.entity_tag, "cache-control": "private, no-cache"}
+    if _matches(request.headers.get("if-none-match", ""), asset.entity_tag):
         return Response(status_code=304, headers=headers)
     return Response(asset.document, headers=headers, media_type="application/json")
 
 
-def _matches(header: str, version: int) -> bool:
+def _matches(header: str, entity_tag: str) -> bool:
     """Weak comparison, as RFC 9110 asks of If-None-Match."""
     tags = [tag.strip().removeprefix("W/") for tag in header.split(",")]
-    return "*" in tags or f'"{version}"' in tags
+    return "*" in tags or entity_tag in tags
 
 
 def _entry(change: Change) -> dict[str, Any]:

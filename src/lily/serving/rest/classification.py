@@ -12,7 +12,7 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Call, Reading
 from lily.access.requests import check_id
 from lily.domain.errors import NotFound
-from lily.domain.tags import BUILT_IN
+from lily.domain.tags import BUILT_IN, SPREADING
 from lily.repositories.postgres.tags import Assertion, Definition, EffectiveTag, TagChange
 from lily.serving.classification import Classification
 from lily.serving.rest.after import AfterEvent
@@ -44,14 +44,20 @@ class ClassificationReads:
         return router
 
     async def get(self, call: Reading, asset_id: str, explain: Explain = False) -> Response:
-        """The tags in force on an asset, each with who asserts it there and where else it comes from."""
+        """The tags in force on an asset, each with who asserts it there and where else it comes from.
+
+        `fields` are owners, terms and retention classes that spread, as the tags they are within Lily.
+        """
         await self._readable(call, asset_id)
         assertions = await self._tags.assertions(call.tenant_id, asset_id)
         effective = await self._tags.effective(call.tenant_id, asset_id)
+        shown = {tag.tag: await self._shown(call, asset_id, tag, assertions, explain) for tag in effective}
+        fields = [name for name in shown if name.startswith(SPREADING)]
         content = {
             "asset_id": asset_id,
-            "tags": [await self._shown(call, asset_id, tag, assertions, explain) for tag in effective],
-            "effective_tags": [tag.tag for tag in effective],
+            "tags": [each for name, each in shown.items() if name not in fields],
+            "effective_tags": [name for name in shown if name not in fields],
+            "fields": [shown[name] for name in fields],
             "opted_out_of": await self._tags.opt_outs(call.tenant_id, asset_id),
         }
         return Response(to_json(content), media_type="application/json")
@@ -142,6 +148,7 @@ def _definition(tag: str, definition: Definition) -> dict[str, Any]:
     return {
         "tag": tag,
         **_rule(definition),
+        "keep_when_deleted": bool((definition.body or {}).get("keep_when_deleted")),
         "description": (definition.body or {}).get("description"),
         "is_built_in": tag in BUILT_IN,
         "defined_at": definition.defined_at,

@@ -36,6 +36,15 @@ class AssetDocument(BaseModel):
     version: int
 
 
+class ShownAsset(AssetDocument):
+    """An asset as it is now, with what came along lineage; as it was at another time, without."""
+
+    effective_tags: list[str] = []
+    effective_owners: list[str] = []
+    effective_terms: list[str] = []
+    effective_retention: list[str] = []
+
+
 class HistoryEntry(BaseModel):
     version: int
     event_id: str
@@ -54,7 +63,7 @@ class AssetHistory(BaseModel):
 
 
 class AssetList(BaseModel):
-    assets: list[AssetDocument]
+    assets: list[ShownAsset]
     next_page_token: str
 
 
@@ -134,6 +143,6 @@ class Problem(BaseModel):
 
 
 ASSET_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": AssetDocument | AssetHistory},
+    200: {"model": ShownAsset | AssetHistory},
     304: {"description": "Not Modified"},
 }

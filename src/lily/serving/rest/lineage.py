@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response, StreamingResponse
 from pydantic_core import to_json
 
 from lily.access.calls import Call, Reading
@@ -20,6 +22,7 @@ from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens
 
 LINEAGE = "/lily/v1/metadata/lineage"
+NDJSON = "application/x-ndjson"
 MAX_DEPTH = 10_000
 DEFAULT_PAGE, MAX_PAGE = 1_000, 50_000
 
@@ -83,23 +86,31 @@ class LineageReads:
         return Response(to_json(content), media_type="application/json")
 
     async def impact(
-        self, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
+        self, request: Request, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
     ) -> Response:
-        """What depends on an asset: counted by type, owner and tag, and listed nearest first."""
+        """What depends on an asset: counted by type, owner and tag, and listed nearest first.
+
+        With `Accept: application/x-ndjson` the list is streamed, an asset per line; the counts come last.
+        """
         walk = Walk(check_id(asset_id), Direction.DOWNSTREAM, depth, _types(types), remove_deleted=True)
+        if NDJSON in request.headers.get("accept", ""):
+            await self._walk(call, replace(walk, depth=1))
+            return StreamingResponse(self._impact_lines(call, walk), media_type=NDJSON)
         walked = await self._walk(call, walk)
-        below = [node for asset, node in walked.nodes.items() if asset != asset_id]
+        below = _below(walked)
         call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
-        content = {
-            "asset_id": asset_id,
-            "total": len(below),
-            "by_type": Counter(node.asset_type or "unknown" for node in below),
-            "by_owner": Counter(node.asset_owner or "nobody" for node in below),
-            "by_tag": Counter(tag for node in below for tag in node.tags),
-            "assets": [_node(node, walked.depths[node.asset_id]) for node in below],
-            "truncated": walked.truncated,
-        }
+        content = _counted(walked) | {"assets": [_node(node, walked.depths[node.asset_id]) for node in below]}
         return Response(to_json(content), media_type="application/json")
+
+    async def _impact_lines(self, call: Call, walk: Walk) -> AsyncIterator[bytes]:
+        found = Walked()
+        async for layer in self._lineage.layers(call, walk, found):
+            below = [node for node in layer if node.asset_id != walk.start]
+            call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
+            for start in range(0, len(below), DEFAULT_PAGE):
+                part = below[start : start + DEFAULT_PAGE]
+                yield b"".join(to_json(_node(node, found.depths[node.asset_id])) + b"\n" for node in part)
+        yield to_json(_counted(found)) + b"\n"
 
     async def paths(
         self,
@@ -167,6 +178,22 @@ class LineageReads:
             known = {"valid_from": since[edge.key]} if edge.key in since else {}
             shown.append(_relationship(edge) | known)
         return shown
+
+
+def _below(walked: Walked) -> list[Node]:
+    return [node for asset, node in walked.nodes.items() if walked.depths[asset] > 0]
+
+
+def _counted(walked: Walked) -> dict[str, Any]:
+    below = _below(walked)
+    return {
+        "asset_id": next(iter(walked.nodes), ""),
+        "total": len(below),
+        "by_type": Counter(node.asset_type or "unknown" for node in below),
+        "by_owner": Counter(node.asset_owner or "nobody" for node in below),
+        "by_tag": Counter(tag for node in below for tag in node.tags),
+        "truncated": walked.truncated,
+    }
 
 
 def _types(text: str) -> tuple[str, ...]:

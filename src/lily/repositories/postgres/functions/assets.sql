@@ -65,6 +65,32 @@ CREATE OR REPLACE FUNCTION asset_document(a assets) RETURNS json LANGUAGE sql ST
     )::changes)
 $$;
 
+-- The same with what is in force on it: its effective tags, and its owner, business terms and retention class, or those
+-- that came along lineage. What the asset itself says of its owner and retention class counts alone.
+-- Called for one asset and for lists.
+CREATE OR REPLACE FUNCTION shown_document(a assets) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT left(asset_document(a)::text, -1) || ', ' || substr(json_build_object(
+           'effective_tags', coalesce(array_agg(e.tag) FILTER (WHERE e.tag !~ '^@(owner|term|retention):'), '{}'),
+           'effective_owners', coalesce(own.owner, array_agg(substr(e.tag, 8)) FILTER (WHERE e.tag ~ '^@owner:'), '{}'),
+           'effective_terms', ARRAY(
+               SELECT unnest(a.business_terms)
+                UNION SELECT unnest(array_agg(substr(e.tag, 7)) FILTER (WHERE e.tag ~ '^@term:')) ORDER BY 1),
+           'effective_retention', coalesce(
+               own.retention, array_agg(substr(e.tag, 12)) FILTER (WHERE e.tag ~ '^@retention:'), '{}'))::text, 2)
+      FROM (SELECT CASE WHEN a.asset_owner <> '' THEN ARRAY[a.asset_owner] END AS owner,
+                   CASE WHEN a.metadata ->> 'retention_class' <> '' THEN ARRAY[a.metadata ->> 'retention_class'] END
+                       AS retention) AS own
+      LEFT JOIN LATERAL (
+           SELECT e.tag FROM effective_tags AS e WHERE e.tenant_id = a.tenant_id AND e.asset_id = a.asset_id
+            UNION -- what its own events have just said is in force at once
+           SELECT t.tag FROM unnest(a.source_tags || a.user_tags) AS t (tag)
+            WHERE a.is_deleted IS NOT TRUE AND NOT EXISTS (
+                  SELECT FROM tag_assertions AS s WHERE s.tenant_id = a.tenant_id AND s.asset_id = a.asset_id
+                     AND s.tag = t.tag AND NOT s.holds)
+            ORDER BY 1) AS e ON true
+     GROUP BY own.owner, own.retention
+$$;
+
 -- The names of the fields in a set of bits (lily.domain.assets.Field), as the asset document spells them. Called by read_changes and by history.
 CREATE OR REPLACE FUNCTION field_names(fields smallint) RETURNS text[] LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT array_remove(ARRAY[

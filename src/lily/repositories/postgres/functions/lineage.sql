@@ -49,11 +49,45 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
            SELECT FROM said AS r WHERE r.source = '*' AND r.tag = s.tag AND (r.at, r.id) > (s.at, s.id))
 $$;
 
+-- What an asset's own fields say that is declared to spread like a tag: owner, business terms and retention class, as
+-- the tags `@owner:…`, `@term:…` and `@retention:…` (lily.domain.tags.SPREADING). Called by roots_on.
+CREATE OR REPLACE FUNCTION spreading_fields(tenant text, asset text) RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT rtrim(d.tag, '*') || v.value
+      FROM tag_definitions AS d
+      JOIN assets AS a ON a.tenant_id = tenant AND a.asset_id = asset
+     CROSS JOIN LATERAL unnest(CASE d.tag WHEN '@owner:*' THEN ARRAY[a.asset_owner] WHEN '@term:*' THEN a.business_terms
+           ELSE ARRAY[a.metadata ->> 'retention_class'] END) AS v (value)
+     WHERE d.tenant_id = tenant AND d.tag = ANY('{@owner:*,@term:*,@retention:*}') AND d.holds AND v.value <> ''
+$$;
+
+-- The tags whose spreading begins at an asset. Called by propagation and by `lily lineage rebuild`.
+CREATE OR REPLACE FUNCTION roots_on(tenant text, asset text) RETURNS SETOF text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT r.tag FROM (
+           SELECT tag FROM asserted_on(tenant, asset) UNION SELECT spreading_fields(tenant, asset)) AS r (tag)
+     WHERE octet_length(asset) + octet_length(r.tag) < 2500 -- what does not fit into an index stays where it is
+$$;
+
 -- Whether nothing comes to an asset or goes through it. One that Lily has never heard of is not in the way.
 CREATE OR REPLACE FUNCTION is_out_of_the_way(tenant text, asset text) RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT EXISTS (SELECT FROM assets AS a WHERE a.tenant_id = tenant AND a.asset_id = asset
                       AND (a.is_deleted OR a.asset_name IS NULL OR a.asset_type IS NULL))
+$$;
+
+-- Whether what is asserted on an asset counts. Nothing does on one that is deleted, purged or not there yet, unless
+-- the tenant keeps what came from such assets (the definition of `*`).
+CREATE OR REPLACE FUNCTION is_heard(tenant text, asset text) RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT NOT is_out_of_the_way(tenant, asset)
+        OR EXISTS (SELECT FROM tag_definitions AS d WHERE d.tenant_id = tenant AND d.tag = '*' AND d.holds
+                      AND d.body ->> 'keep_when_deleted' = 'true')
+$$;
+
+-- The definition a tag spreads by: its own, or that of all owners, terms or retention classes.
+CREATE OR REPLACE FUNCTION defined_by(tag text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN tag ~ '^@(owner|term|retention):' THEN split_part(tag, ':', 1) || ':*' ELSE tag END
 $$;
 
 -- How a tag spreads: as its definition says; without one PII and GDPR go along direct lineage until they are
@@ -66,7 +100,7 @@ CREATE OR REPLACE FUNCTION tag_rule(
            CASE WHEN r.lineage THEN '{derived-from,used-in,depends-on,uses}'::text[] ELSE '{}' END
         || CASE WHEN r.containment THEN '{contains}'::text[] ELSE '{}' END
       FROM (SELECT name IN ('PII', 'GDPR') AS is_built_in) AS b
-      LEFT JOIN tag_definitions AS d ON d.tenant_id = tenant AND d.tag = name AND d.holds
+      LEFT JOIN tag_definitions AS d ON d.tenant_id = tenant AND d.tag = defined_by(name) AND d.holds
      CROSS JOIN LATERAL (SELECT
            coalesce(d.along_lineage, b.is_built_in) AS lineage, coalesce(d.along_containment, false) AS containment,
            coalesce(d.along_indirect, false) AS indirect, coalesce(d.stopped_by_masking, true) AS masking) AS r

@@ -131,10 +131,9 @@ END $$;
 CREATE OR REPLACE FUNCTION find_losses() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO wanted_roots
-    SELECT DISTINCT c.tenant_id, c.asset_id, a.tag, c.cause FROM changed_assets AS c
-     CROSS JOIN LATERAL asserted_on(c.tenant_id, c.asset_id) AS a
-     WHERE NOT is_out_of_the_way(c.tenant_id, c.asset_id)
-       AND octet_length(c.asset_id) + octet_length(a.tag) < 2500; -- what does not fit into an index stays where it is
+    SELECT c.tenant_id, c.asset_id, a.tag, c.cause FROM changed_assets AS c
+     CROSS JOIN LATERAL roots_on(c.tenant_id, c.asset_id) AS a (tag)
+     WHERE is_heard(c.tenant_id, c.asset_id);
 
     -- What is asserted now needs no edge any more.
     UPDATE effective_tags AS f SET is_asserted = true, via_from = NULL, via_type = NULL, via_is_partial = NULL

@@ -2,7 +2,7 @@
 
 -- name: find_asset
 -- PostgresAssets.find: a visible asset; one that was only spoken about, or purged, is not.
-SELECT a.version, asset_document(a)::text, a.asset_id, a.asset_type, a.data_source, a.asset_owner,
+SELECT a.version, shown_document(a), a.asset_id, a.asset_type, a.data_source, a.asset_owner,
        a.source_tags, a.user_tags, further_tags(a.tenant_id, a.asset_id), a.is_deleted
   FROM assets a
  WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = %(asset_id)s

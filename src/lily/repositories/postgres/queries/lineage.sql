@@ -21,23 +21,28 @@ SELECT e.from_id, e.to_id, e.relationship_type, e.is_indirect, e.is_masking, e.s
  LIMIT %(most)s
 
 -- name: edges_as_of
--- PostgresLineage.step, for a time: what every source had last said by then. One edge per row.
-SELECT s.from_id, s.to_id, s.relationship_type, bool_or(coalesce((s.body ->> 'is_indirect')::boolean, false)),
-       bool_or(coalesce((s.body ->> 'is_masking')::boolean, false)), min(s.body ->> 'subtype'),
+-- PostgresLineage.step, for a time: what every source had last said by then. One edge per row, made of what they say
+-- as merge_edges makes it.
+SELECT s.from_id, s.to_id, s.relationship_type,
+       coalesce(((array_agg(s.body ORDER BY s.event_time DESC, s.event_id DESC))[1] ->> 'is_indirect')::boolean, false),
+       coalesce(((array_agg(s.body ORDER BY s.event_time DESC, s.event_id DESC))[1] ->> 'is_masking')::boolean, false),
+       (array_agg(s.body ORDER BY s.event_time DESC, s.event_id DESC))[1] ->> 'subtype',
        coalesce((SELECT array_agg(DISTINCT t ORDER BY t) FROM unnest(string_to_array(
            string_agg(array_to_string(s.tags, E'\x1f'), E'\x1f'), E'\x1f')) AS t WHERE t <> ''), '{}'),
        array_agg(s.source ORDER BY s.source), max(s.event_time)
   FROM (
-    SELECT DISTINCT ON (l.from_id, l.to_id, l.relationship_type, l.source) l.*,
-           max(l.event_time) FILTER (WHERE l.source = '*')
-               OVER (PARTITION BY l.from_id, l.to_id, l.relationship_type) AS retracted_at
+    SELECT DISTINCT ON (l.from_id, l.to_id, l.relationship_type, l.source) l.*
       FROM lineage_events AS l
      WHERE l.tenant_id = %(tenant_id)s AND l.kind = 'edge' AND l.event_time <= %(as_of)s
        AND l.relationship_type = ANY(%(types)s)
        AND CASE WHEN %(upstream)s THEN l.to_id = ANY(%(frontier)s) ELSE l.from_id = ANY(%(frontier)s) END
      ORDER BY l.from_id, l.to_id, l.relationship_type, l.source, l.event_time DESC, l.event_id DESC
   ) AS s
- WHERE s.holds AND (s.retracted_at IS NULL OR s.event_time > s.retracted_at)
+ WHERE s.holds AND NOT EXISTS (
+       SELECT FROM lineage_events AS r
+        WHERE r.from_id = s.from_id AND r.tenant_id = %(tenant_id)s AND r.to_id = s.to_id AND r.kind = 'edge'
+          AND r.relationship_type = s.relationship_type AND r.source = '*' AND r.event_time <= %(as_of)s
+          AND (r.event_time, r.event_id) > (s.event_time, s.event_id))
  GROUP BY s.from_id, s.to_id, s.relationship_type
  LIMIT %(most)s
 
@@ -46,7 +51,8 @@ SELECT s.from_id, s.to_id, s.relationship_type, bool_or(coalesce((s.body ->> 'is
 SELECT n.asset_id, a.asset_name, a.asset_type, a.asset_owner, a.data_source, coalesce(a.is_deleted, false),
        a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL,
        ARRAY(SELECT DISTINCT e.tag FROM effective_tags AS e
-              WHERE e.tenant_id = %(tenant_id)s AND e.asset_id = n.asset_id ORDER BY e.tag)
+              WHERE e.tenant_id = %(tenant_id)s AND e.asset_id = n.asset_id
+                AND e.tag !~ '^@(owner|term|retention):' ORDER BY e.tag)
   FROM unnest(%(asset_ids)s::text[]) AS n (asset_id)
   LEFT JOIN LATERAL (
        SELECT * FROM assets AS a WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = n.asset_id OFFSET 0) AS a ON true
@@ -103,6 +109,44 @@ SELECT f.asset_id, f.is_partial, e.from_id, u.is_partial, e.relationship_type, u
            r.stopped_by_masking, u.is_partial, r.along_containment AND EXISTS (
                SELECT FROM refined_pairs AS p WHERE p.tenant_id = %(tenant_id)s AND p.from_id = e.from_id
                   AND p.to_id = e.to_id)) = f.is_partial
+
+-- name: children_of
+-- PostgresTags.children: one hop on along what lets the tag through, for a whole frontier of facts; with what of the
+-- tag is in force there already.
+SELECT f.asset_id, f.is_partial, e.to_id, c.as_partial, s.is_whole, s.is_partial, s.is_asserted
+  FROM unnest(%(assets)s::text[], %(partial)s::boolean[]) AS f (asset_id, is_partial)
+ CROSS JOIN tag_rule(%(tenant_id)s, %(tag)s) AS r
+ CROSS JOIN LATERAL (
+       SELECT * FROM edges AS e WHERE e.tenant_id = %(tenant_id)s AND e.from_id = f.asset_id
+          AND e.relationship_type = ANY(r.types) OFFSET 0) AS e
+ CROSS JOIN LATERAL (
+       SELECT carried_as_partial(e::edges, %(tag)s, r.along_lineage, r.along_containment, r.along_indirect,
+                  r.stopped_by_masking, f.is_partial, r.along_containment AND EXISTS (
+                      SELECT FROM refined_pairs AS p WHERE p.tenant_id = %(tenant_id)s AND p.from_id = e.from_id
+                         AND p.to_id = e.to_id)) AS as_partial OFFSET 0) AS c
+ CROSS JOIN LATERAL (
+       SELECT coalesce(bool_or(NOT t.is_partial), false) AS is_whole, coalesce(bool_or(t.is_partial), false) AS is_partial,
+              coalesce(bool_or(t.is_asserted), false) AS is_asserted
+         FROM effective_tags AS t WHERE t.tenant_id = %(tenant_id)s AND t.asset_id = e.to_id AND t.tag = %(tag)s
+       OFFSET 0) AS s
+ WHERE c.as_partial IS NOT NULL AND NOT is_out_of_the_way(%(tenant_id)s, e.to_id)
+   AND NOT EXISTS (SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = %(tenant_id)s AND o.asset_id = e.to_id
+                      AND o.tag = %(tag)s AND o.holds)
+
+-- name: standing_of
+-- PostgresTags.standing: what of a tag is in force on an asset, whether what is said there counts, and the words of
+-- its sources, the retracting ones included.
+SELECT coalesce(bool_or(NOT t.is_partial), false), coalesce(bool_or(t.is_partial), false),
+       coalesce(bool_or(t.is_asserted), false), is_heard(%(tenant_id)s, %(asset_id)s),
+       ARRAY(SELECT json_build_array(a.source, a.holds, a.at > clock_timestamp())
+               FROM assertions_on(%(tenant_id)s, %(asset_id)s) AS a WHERE a.tag = %(tag)s)
+  FROM effective_tags AS t
+ WHERE t.tenant_id = %(tenant_id)s AND t.asset_id = %(asset_id)s AND t.tag = %(tag)s
+
+-- name: list_holders
+-- PostgresTags.holders: those of the assets on which a tag stands for all of them.
+SELECT t.asset_id FROM effective_tags AS t
+ WHERE t.tenant_id = %(tenant_id)s AND t.asset_id = ANY(%(assets)s::text[]) AND t.tag = %(tag)s AND NOT t.is_partial
 
 -- name: list_tag_changes
 -- PostgresTags.history: what happened to a tag of an asset, newest first.

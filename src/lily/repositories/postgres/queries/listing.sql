@@ -65,7 +65,7 @@ a.tenant_id = %(tenant_id)s AND a.asset_id > %(after)s
 
 -- name: list_assets
 -- AssetLists.page: a page of the assets the caller may read, in the order of their ids.
-SELECT a.asset_id, asset_document(a)::text, {is_tagged} FROM assets a WHERE {wanted} AND {allowed} ORDER BY a.asset_id LIMIT %(limit)s
+SELECT a.asset_id, shown_document(a), {is_tagged} FROM assets a WHERE {wanted} AND {allowed} ORDER BY a.asset_id LIMIT %(limit)s
 
 -- name: list_block
 -- AssetLists.page, when policies speak of containers: those of the next assets that the caller may read, and the
@@ -89,7 +89,7 @@ WITH RECURSIVE block AS MATERIALIZED (
 )
 SELECT b.asset_id, a.document, coalesce(a.is_tagged, false), (SELECT count(*) FROM block)
 FROM block AS b LEFT JOIN LATERAL (
-    SELECT asset_document(a)::text AS document, {is_tagged} AS is_tagged
+    SELECT shown_document(a) AS document, {is_tagged} AS is_tagged
     FROM assets AS a WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = b.asset_id AND {allowed} OFFSET 0
 ) AS a ON true
 WHERE a.document IS NOT NULL OR b.asset_id = (SELECT max(asset_id) FROM block)

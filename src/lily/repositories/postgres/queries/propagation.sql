@@ -56,6 +56,8 @@ SELECT DISTINCT ON (c.tenant_id, c.asset_id) c.tenant_id, c.asset_id, c.event_id
             c.outcome = 'created' AND c.version = 1 AND c.source_tags IS NULL AND c.user_tags IS NULL
             AND c.is_deleted IS NOT TRUE AND c.asset_name IS NOT NULL) -- else a purge has made the row forget what it knew
         OR c.outcome IN ('pending', 'purged')
+        OR c.fields & 580 <> 0 AND c.tenant_id = ANY(ARRAY( -- owner, terms and metadata, where they spread
+           SELECT d.tenant_id FROM tag_definitions AS d WHERE d.tag = ANY('{@owner:*,@term:*,@retention:*}') AND d.holds))
         OR EXISTS (SELECT FROM tag_assertions AS t WHERE t.tenant_id = c.tenant_id AND t.asset_id = c.asset_id))
  ORDER BY c.tenant_id, c.asset_id, c.seq DESC
 ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
@@ -80,11 +82,29 @@ ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
     look_upstream = changed_assets.look_upstream OR excluded.look_upstream, cause = excluded.cause
 
 -- name: collect_rule_changes
--- Propagator: the tags whose definition was spoken about.
-INSERT INTO changed_rules
-SELECT DISTINCT ON (tenant_id, tags[1]) tenant_id, tags[1], event_id
-  FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind = 'definition'
- ORDER BY tenant_id, tags[1], seq DESC
+-- Propagator: the tags whose definition was spoken about. What was said about all owners, terms or retention classes
+-- is about each of them, and about every asset that has some; what was said about `*`, about what is out of the way.
+WITH said AS MATERIALIZED (
+    SELECT DISTINCT ON (tenant_id, tags[1]) tenant_id, tags[1] AS tag, event_id
+      FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind = 'definition'
+     ORDER BY tenant_id, tags[1], seq DESC
+), ruled AS (
+    INSERT INTO changed_rules
+    SELECT s.* FROM said AS s WHERE s.tag <> '*' AND s.tag !~ '^@(owner|term|retention):'
+     UNION ALL
+    SELECT DISTINCT s.tenant_id, f.tag, s.event_id FROM said AS s
+      JOIN effective_tags AS f ON f.tenant_id = s.tenant_id AND starts_with(f.tag, rtrim(s.tag, '*'))
+     WHERE s.tag ~ '^@(owner|term|retention):'
+)
+INSERT INTO changed_assets
+SELECT s.tenant_id, a.asset_id, s.event_id, false FROM said AS s
+  JOIN assets AS a ON a.tenant_id = s.tenant_id AND CASE s.tag
+       WHEN '@owner:*' THEN a.asset_owner IS NOT NULL
+       WHEN '@term:*' THEN a.business_terms IS NOT NULL
+       WHEN '@retention:*' THEN a.metadata ->> 'retention_class' IS NOT NULL
+       WHEN '*' THEN a.is_deleted OR a.asset_name IS NULL OR a.asset_type IS NULL END
+ WHERE s.tag = ANY('{@owner:*,@term:*,@retention:*,*}')
+ON CONFLICT (tenant_id, asset_id) DO NOTHING
 
 -- name: keep_position
 -- Propagator, in the transaction of what it did.
