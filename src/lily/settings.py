@@ -20,6 +20,8 @@ ENV_FILE = "lily.env"
 STANDBY_MARKER = "standby"
 #: Under `run/`: made by a dispatcher that has begun.
 DISPATCHER_MARKER = "dispatcher"
+#: Under `run/`: there while a scraper takes jobs.
+SCRAPER_MARKER = "scraper"
 TENANT_PATTERN = r"^[A-Za-z0-9_.-]{0,63}$"
 
 

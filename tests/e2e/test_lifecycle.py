@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 HEALED_SECONDS = 150.0
 PARTS = ("postgres", "kafka", "streams", "gateway")
 #: These start beside them and are not waited for.
-BESIDE = ("dispatcher",)
+BESIDE = ("dispatcher", "scraper")
 
 
 def free_port() -> int:

@@ -15,7 +15,7 @@ DEFAULTS = {
     "steward": {"READ", "WRITE", "DELETE"},
     "editor": {"READ", "WRITE"},
     "viewer": {"READ"},
-    "scraper": {"READ", "WRITE"},
+    "scraper": {"READ", "WRITE", "DELETE"},
     "auditor": {"AUDIT"},
 }
 

@@ -30,6 +30,12 @@ class Databases:
         self._execute("ALTER DATABASE {} SET synchronous_commit = off", name)
         return self.url_of(name)
 
+    def create_empty(self) -> str:
+        """The URL of a fresh database that is not Lily's."""
+        name = f"warehouse_{uuid4().hex}"
+        self._execute("CREATE DATABASE {} TEMPLATE template0", name)
+        return self.url_of(name)
+
     def drop(self, url: str) -> None:
         self._execute("DROP DATABASE {} WITH (FORCE)", urlsplit(url).path.removeprefix("/"))
 

@@ -15,6 +15,7 @@ from lily.domain.errors import Forbidden, NotFound
 from lily.repositories.postgres.assets import KnownAsset, PostgresAssets, StoredAsset
 
 Fields = Mapping[str, Any]
+NOWHERE: Mapping[str, frozenset[str]] = {}
 
 
 class AssetGuard:
@@ -98,11 +99,17 @@ class AssetGuard:
         if refused:
             raise next(iter(refused.values()))
 
-    async def refusals(self, call: Call, batch: Sequence[tuple[str, Fields]]) -> dict[int, Forbidden]:
+    async def refusals(
+        self,
+        call: Call,
+        batch: Sequence[tuple[str, Fields]],
+        inside: Mapping[str, frozenset[str]] = NOWHERE,
+    ) -> dict[int, Forbidden]:
         """The writes of a batch that are refused, by position; each (asset id, fields) is decided on its own.
 
         An asset that exists must be writable as it is and as it would be, and a write must not show it to
-        who could not read it: nobody tags themselves into access.
+        who could not read it: nobody tags themselves into access. `inside` adds what Lily itself knows to
+        contain an asset before that is effective.
         """
         await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
@@ -118,14 +125,19 @@ class AssetGuard:
         asset_ids = [asset_id for asset_id, _ in batch]
         known = await self.assets.traits(call.tenant_id, asset_ids)
         states = {asset_id: KnownAsset(False, Traits(asset_id)) for asset_id in asset_ids} | known
-        refused = await self._refusals(call, [(fields, states[asset_id]) for asset_id, fields in batch])
+        refused = await self._refusals(
+            call, [(fields, states[asset_id]) for asset_id, fields in batch], inside
+        )
         if written := [asset_id for index, asset_id in enumerate(asset_ids) if index not in refused]:
             allowed = Decision(True, ("each decided on its own",))
             call.notebook.note(Action.WRITE, batch_resource(call.tenant_id, written), allowed, len(written))
         return refused
 
     async def _refusals(
-        self, call: Call, writes: Sequence[tuple[Fields, KnownAsset]]
+        self,
+        call: Call,
+        writes: Sequence[tuple[Fields, KnownAsset]],
+        known_inside: Mapping[str, frozenset[str]] = NOWHERE,
     ) -> dict[int, Forbidden]:
         actions = (Action.WRITE, Action.DELETE)
         seen = (*actions, Action.READ)
@@ -133,7 +145,8 @@ class AssetGuard:
         await call.access.refresh(call.tenant_id)
         refused: dict[int, Forbidden] = {}
         for index, (fields, known) in enumerate(writes):
-            inside = containers.get(known.traits.asset_id, frozenset())
+            asset_id = known.traits.asset_id
+            inside = containers.get(asset_id, frozenset()) | known_inside.get(asset_id, frozenset())
             after = known.traits.after(fields)
             states = [known.traits, after] if known.is_visible else [after]
             hides = after.is_deleted and not known.traits.is_deleted

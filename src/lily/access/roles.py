@@ -47,7 +47,7 @@ def _grants() -> tuple[Grant, ...]:
         Grant("editor", frozenset({read, write})),
         Grant("editor", frozenset({write}), "subscription"),
         Grant("viewer", frozenset({read})),
-        Grant("scraper", frozenset({read, write})),
+        Grant("scraper", frozenset({read, write, delete})),
         Grant("engine", frozenset({read}), "protection"),
         Grant("auditor", frozenset({Action.AUDIT}), None),
         *(Grant("auditor", frozenset({read}), kind) for kind in _ADMINISTRATION),

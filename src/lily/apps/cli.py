@@ -13,6 +13,7 @@ from lily.apps.commands.connector import connector
 from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
+from lily.apps.commands.enforce import enforce
 from lily.apps.commands.key import key
 from lily.apps.commands.lineage import lineage
 from lily.apps.commands.logs import logs
@@ -20,6 +21,7 @@ from lily.apps.commands.migrate import migrate
 from lily.apps.commands.policy import policy
 from lily.apps.commands.protect import protect
 from lily.apps.commands.replay import replay
+from lily.apps.commands.scrape import scrape
 from lily.apps.commands.secrets import secrets
 from lily.apps.commands.status import status
 from lily.apps.commands.tenant import tenant
@@ -48,7 +50,9 @@ app.add_typer(secrets, name="secrets")
 app.add_typer(user, name="user")
 app.add_typer(policy, name="policy")
 app.add_typer(protect, name="protect")
+app.add_typer(enforce, name="enforce")
 app.add_typer(key, name="key")
+connector.command()(scrape)
 app.add_typer(connector, name="connector")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)

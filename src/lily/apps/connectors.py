@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from lily.domain.connectors import SECRET, ConnectorType, ConnectorTypes
+from lily.ingest.scraping.sources import check_postgres, plugged_in
 from lily.repositories.keyrings import open_keyring
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.connectors import PostgresConnectors
@@ -22,7 +23,8 @@ def connector_types() -> ConnectorTypes:
             ConnectorType("monte-carlo", {SECRET: True}),
             ConnectorType("webhook-in", {SECRET: True}),
             *(target.connector for target in target_types().values()),
-            ConnectorType("postgres", {SECRET: True}),
+            ConnectorType("postgres", {SECRET: True}, check_postgres),
+            *(ConnectorType(name, {SECRET: False}) for name in sorted(plugged_in())),
         ]
     )
 

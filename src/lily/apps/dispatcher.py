@@ -1,4 +1,4 @@
-"""The dispatcher process: what changed is matched with subscriptions and told to targets.
+"""The dispatcher process: what changed is matched with subscriptions and told to targets, and enforced.
 
 Several may run: they share the changes as a consumer group, and the deliveries by holding their queues.
 """
@@ -9,14 +9,17 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack, closing, suppress
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
 from lily.apps.connectors import open_connectors
+from lily.apps.enforcement import EnforcementParts
 from lily.domain.errors import LilyError
 from lily.log.changes import ChangeFeed
 from lily.log.topics import Topic
@@ -75,18 +78,20 @@ async def run(settings: Settings) -> None:
             await stack.enter_async_context(part.running())
         feed = stack.enter_context(closing(ChangeFeed(settings.kafka, GROUP, _TOPICS)))
         deliverer = Deliverer(queues, targets, switch_off)
-        await _work(settings, deliverer, Telling(feed, subscriptions, queues, targets))
+        telling = Telling(feed, subscriptions, queues, targets)
+        enforcer = EnforcementParts(settings, database, home).enforcer(announcements)
+        await _work(settings, deliverer.run(), telling.run(), enforcer.run())
 
 
-async def _work(settings: Settings, deliverer: Deliverer, telling: Telling) -> None:
-    """Both loops, until a signal comes or one of them fails for good."""
+async def _work(settings: Settings, *loops: Coroutine[Any, Any, None]) -> None:
+    """All loops, until a signal comes or one of them fails for good."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     marker = settings.data_dir / "run" / DISPATCHER_MARKER
     with suppress(OSError):
         marker.touch()
-    work = [asyncio.create_task(deliverer.run()), asyncio.create_task(telling.run())]
+    work = [asyncio.create_task(each) for each in loops]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([*work, stopping], return_when=asyncio.FIRST_COMPLETED)
     failed = [task for task in work if task.done()]

@@ -18,12 +18,14 @@ from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.connectors import connector_routers, open_connectors
+from lily.apps.enforcement import EnforcementParts
 from lily.apps.identity import IdentityParts
 from lily.apps.lineage import Reading, lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
 from lily.apps.live import live_router
 from lily.apps.notifications import notification_routers
 from lily.apps.protection import ProtectionParts
+from lily.apps.scraping import scraping_routers
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -91,12 +93,14 @@ def build_app(settings: Settings) -> FastAPI:
         *notification_routers(database, writer, connectors, identity.announcements, PageTokens(secret)),
         *protection.routers(guard, after, access.point),
         live_router(settings, feed, guard, identity.announcements, cells),
+        *EnforcementParts(settings, database, homes).routers(),
         AssetWrites(writer, describe).router(),
         AssetReads(guard, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
         EntityReads(guard, after).router(),
         *identity.routers(),
         *connector_routers(connectors, identity.announcements),
+        *scraping_routers(connectors, log, database),
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 

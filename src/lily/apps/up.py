@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from lily.domain.errors import LilyError, MisconfiguredError, Unavailable
-from lily.settings import DISPATCHER_MARKER, STANDBY_MARKER, load_settings
+from lily.settings import DISPATCHER_MARKER, SCRAPER_MARKER, STANDBY_MARKER, load_settings
 from lily.standalone.environment import GATEWAY_PORT, configure, is_external
 from lily.standalone.installations import Installation
 from lily.standalone.logfiles import tail
@@ -150,15 +150,22 @@ def _standby(installation: Installation, streams: Part) -> Part:
 
 def _beside(installation: Installation, gateway: Part) -> list[Part]:
     """The processes that do not delay the start."""
-    marker = installation.run / DISPATCHER_MARKER
-    dispatcher = Part(
-        name="dispatcher",
-        command=_module("dispatcher", installation),
+    return [
+        _marked("dispatcher", DISPATCHER_MARKER, installation, gateway),
+        _marked("scraper", SCRAPER_MARKER, installation, gateway),
+    ]
+
+
+def _marked(name: str, file: str, installation: Installation, gateway: Part) -> Part:
+    """A process that makes a file when it has begun."""
+    marker = installation.run / file
+    return Part(
+        name=name,
+        command=_module(name, installation),
         prepare=lambda: marker.unlink(missing_ok=True),
         ready=marker.exists,
         environment=gateway.environment,
     )
-    return [dispatcher]
 
 
 def _lily_parts(installation: Installation, port: int) -> tuple[Part, Part]:

@@ -129,11 +129,23 @@ def _origins(
         if (mark := (id(scope), column.table, column.name)) in seen:
             continue
         seen.add(mark)
-        source = scope.sources.get(column.table)
+        source = _source_of(scope, column)
         if isinstance(source, exp.Table):
             yield f"{_name(source, default_schema)}.{column.name}".lower()
         elif isinstance(source, Scope):
             yield from _origins_in(source, column.name, default_schema, seen)
+
+
+def _source_of(scope: Scope, column: exp.Column) -> exp.Expression | Scope | None:
+    """What a column's table stands for: in the innermost query around it that knows the name."""
+    inner = {id(each.expression): each for sub in scope.subquery_scopes for each in sub.traverse()}
+    node: Any = column if inner else None
+    while node is not None and node is not scope.expression:
+        query = inner.get(id(node))
+        if query is not None and column.table in query.sources:
+            return query.sources[column.table]
+        node = node.parent
+    return scope.sources.get(column.table)
 
 
 def _origins_in(scope: Scope, name: str, default_schema: str, seen: _Seen) -> Iterator[str]:

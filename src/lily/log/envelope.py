@@ -31,6 +31,7 @@ class EventType(StrEnum):
     TAGS_ADMITTED = "io.lily.tags.admitted.v1"
     TAG_DEFINED = "io.lily.tag.defined.v1"
     TAG_UNDEFINED = "io.lily.tag.undefined.v1"
+    SCRAPE_REQUESTED = "io.lily.scrape.requested.v1"  # on scraping-job-events
     ASSET_CHANGED = "io.lily.asset.changed.v1"  # told on metadata-changes
     TAGS_CHANGED = "io.lily.tags.changed.v1"  # told on metadata-changes: other tags are effective now
     NOTIFICATION_REQUESTED = "io.lily.notification.requested.v1"  # on notification-events

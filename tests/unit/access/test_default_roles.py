@@ -15,7 +15,7 @@ ON_ASSETS = {
     "steward": {Action.READ, Action.WRITE, Action.DELETE},
     "editor": {Action.READ, Action.WRITE},
     "viewer": {Action.READ},
-    "scraper": {Action.READ, Action.WRITE},
+    "scraper": {Action.READ, Action.WRITE, Action.DELETE},
     "auditor": {Action.AUDIT},
     "": set(),
     "Owner": set(),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 
 import psycopg
 import structlog
+from confluent_kafka import KafkaException
 
 from lily.domain.connectors import Connector
 from lily.domain.errors import LilyError
@@ -56,10 +57,10 @@ class Enforcer:
     async def run(self) -> None:
         while True:
             try:
-                async with self._leading():
-                    await self._lead()
-            except (psycopg.Error, OSError, LilyError) as error:
-                _log.warning("enforcement_interrupted", error=str(error).strip())
+                async with self._leading() as connection:
+                    await self._lead(connection)
+            except Exception as error:  # whatever it is, what is told to people goes on
+                _log.warning("enforcement_interrupted", error=f"{type(error).__name__}: {error}".strip())
                 await asyncio.sleep(_LOOK_SECONDS)
 
     @asynccontextmanager
@@ -71,30 +72,53 @@ class Enforcer:
             await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
             yield connection
 
-    async def _lead(self) -> None:
-        # Where the log ends is asked first: what changes while everything is read is read again.
-        feed = await asyncio.to_thread(self._parts.open_feed)
-        reading = asyncio.create_task(self._follow(feed))
+    async def _lead(self, leading: psycopg.AsyncConnection) -> None:
+        beside = [asyncio.create_task(each) for each in (self._follow(), self._hold(leading))]
         try:
             self._stale.set()
-            while not reading.done():
+            while not any(task.done() for task in beside):
                 await self._stale.wait()
                 self._stale.clear()
                 await self._open_workers()
-            reading.result()
+            for task in beside:
+                if task.done():
+                    task.result()
         finally:
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self._end(list(self._workers))
-            await asyncio.to_thread(feed.close)
 
-    async def _follow(self, feed: ChangeFeed) -> None:
+    async def _follow(self) -> None:
+        """Tell the workers what changes. While the log is away they still follow rules, and repair."""
         try:
             while True:
-                records = await asyncio.to_thread(feed.poll, _POLL_SECONDS)
-                for tenant_id, assets in _changed(records).items():
-                    for worker in self._of(tenant_id):
-                        worker.tell_assets(assets)
+                try:
+                    feed = await asyncio.to_thread(self._parts.open_feed)
+                except (LilyError, KafkaException) as error:
+                    _log.warning("log_not_followed", error=str(error))
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
+                with closing(feed):
+                    # What changed before the place the feed begins at is read from the database.
+                    for worker in self._of(None):
+                        worker.tell_everything("start")
+                    await self._read(feed)
+        finally:
+            self._stale.set()
+
+    async def _read(self, feed: ChangeFeed) -> None:
+        while True:
+            records = await asyncio.to_thread(feed.poll, _POLL_SECONDS)
+            for tenant_id, assets in _changed(records).items():
+                for worker in self._of(tenant_id):
+                    worker.tell_assets(assets)
+
+    async def _hold(self, leading: psycopg.AsyncConnection) -> None:
+        """Ends when the lock is lost with its connection; nothing is ever told on it."""
+        try:
+            async for _ in leading.notifies():
+                pass
         finally:
             self._stale.set()
 

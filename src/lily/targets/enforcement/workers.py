@@ -88,7 +88,7 @@ class Worker:
         while True:
             try:
                 await self._work_until_lost()
-            except (psycopg.Error, OSError, LilyError) as error:
+            except Exception as error:  # one database's trouble is not another's
                 _log.warning("target_lost", connector_id=self.access.connector_id, error=str(error).strip())
                 with suppress(LilyError, psycopg.Error):
                     await self._tell("unreachable", {"error": str(error).strip()[:500]})

@@ -11,9 +11,9 @@ _NAME = re.compile(r"^-- name: (\w+)\s*$", re.MULTILINE)
 
 
 @cache
-def load(file: str) -> dict[str, LiteralString]:
+def load(file: str, package: str = __name__) -> dict[str, LiteralString]:
     """The queries of one file by name, for instance `load("assets.sql")["find_asset"]`."""
-    text = files(__name__).joinpath(file).read_text(encoding="utf-8")
+    text = files(package).joinpath(file).read_text(encoding="utf-8")
     _, *parts = _NAME.split(text)
     # The text is ours, shipped with the code: as literal as a string in the source.
     return {

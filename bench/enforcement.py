@@ -1,0 +1,133 @@
+"""`./lily bench enforcement`: from the request that sets a tag to the masked value an analyst reads.
+
+A database with a hundred tables has 1,000 protected columns. An analyst's session stays open all the time
+and reads one column over and over. Each run tags one column more, waits for the mask, untags it, and waits
+for the value. Then a hundred columns are tagged with one request, and a table of a hundred columns is asked
+for on Trino's protocol.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psycopg
+
+from bench.kit.enforced import FREE, PROTECTED, TABLES, Enforced
+from bench.kit.platforms import Platform, new_tenant, platform_of, say
+from bench.kit.reports import Figures, report
+from bench.kit.waiting import wait_until
+from lily.apps.commands.token import local_token
+from lily.standalone.installations import Installation
+
+_LIMIT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.002
+_ASKED = 100
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="lily bench enforcement", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--runs", type=int, default=200, help="columns tagged one after the other (200)")
+    parser.add_argument("--json", type=Path, help="write the figures to this file")
+    options = parser.parse_args()
+    tenant = new_tenant()
+    with platform_of(options.data_dir) as platform:
+        enforced = Enforced(platform, tenant)
+        say(f"Protecting {TABLES * PROTECTED:,} columns of {TABLES} tables …")
+        enforced.build()
+        try:
+            figures = measure_single(enforced, options.runs)
+            figures |= measure_many(enforced)
+            figures |= measure_opa(platform, tenant, enforced)
+        finally:
+            enforced.remove()
+    report("enforcement", figures | {"protected": TABLES * PROTECTED}, options.json)
+    return 0
+
+
+def measure_single(enforced: Enforced, runs: int) -> Figures:
+    """One column at a time: seconds from the request until the analyst's next query shows the mask."""
+    session = enforced.connect()
+    masks, values = [], []
+    for run in range(runs):
+        place = (run % TABLES, PROTECTED + run // TABLES % FREE)
+        started = time.perf_counter()
+        enforced.tag(*place)
+        masks.append(_until(enforced, session, [place], 1, started))
+        started = time.perf_counter()
+        enforced.untag(*place)
+        values.append(_until(enforced, session, [place], 0, started))
+    session.close()
+    return {
+        "runs": runs,
+        "p50_s": _percentile(masks, 50),
+        "p99_s": _percentile(masks, 99),
+        "worst_s": round(max(masks), 4),
+        "untag_p50_s": _percentile(values, 50),
+        "untag_p99_s": _percentile(values, 99),
+    }
+
+
+def measure_many(enforced: Enforced) -> Figures:
+    """A hundred columns with one request: seconds until all of them are masked."""
+    session = enforced.connect()
+    columns = [(table, PROTECTED + 1) for table in range(TABLES)]
+    started = time.perf_counter()
+    enforced.tag_all(columns)
+    seconds = _until(enforced, session, columns, len(columns), started)
+    session.close()
+    return {"columns_100_s": round(seconds, 4)}
+
+
+def measure_opa(platform: Platform, tenant: str, enforced: Enforced) -> Figures:
+    """Trino's question for the masks of a table of a hundred columns, over HTTP."""
+    enforced.tag_all([("wide", column) for column in range(_ASKED)])
+    columns = [
+        {"catalogName": enforced.database, "schemaName": "public", "tableName": "twide"}
+        | {"columnName": f"c{column}", "columnType": "varchar"}
+        for column in range(_ASKED)
+    ]
+    action = {"operation": "GetColumnMask", "filterResources": [{"column": each} for each in columns]}
+    question = {"input": {"context": {"identity": {"user": "ana", "groups": []}}, "action": action}}
+    token = local_token(Installation.at(platform.data_dir), tenant, "owner", "bench")
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.Client(base_url=f"http://127.0.0.1:{platform.port}", headers=headers, timeout=10) as client:
+
+        def ask() -> float:
+            started = time.perf_counter()
+            answer = client.post("/v1/data/trino/batchColumnMasks", json=question)
+            seconds = time.perf_counter() - started
+            answer.raise_for_status()
+            return seconds if len(answer.json()["result"]) == _ASKED else -1.0
+
+        wait_until(lambda: ask() > 0, 60, "all columns are masked for Trino")
+        took = [ask() for _ in range(1000)]
+    return {"opa_p50_s": _percentile(took, 50), "opa_p99_s": _percentile(took, 99)}
+
+
+def _until(
+    enforced: Enforced,
+    session: psycopg.Connection[Any],
+    columns: list[tuple[int, int]],
+    wanted: int,
+    started: float,
+) -> float:
+    while enforced.masked(session, columns) != wanted:
+        if time.perf_counter() - started > _LIMIT_SECONDS:
+            raise SystemExit(f"{columns[0]} and {len(columns) - 1} more: not within {_LIMIT_SECONDS:.0f} s")
+        time.sleep(_PAUSE_SECONDS)
+    return time.perf_counter() - started
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return round(float(np.percentile(values, percent)), 4)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""The kinds of sources there are: Lily's own, one file each, and those of outside packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, cast
+
+from lily.domain.errors import InvalidInput, LilyError, MisconfiguredError
+from lily.domain.scraping import Found, Target
+
+#: Outside packages register a `Scrape` here under the type of the connectors it reads.
+PLUG_INS = "lily.ingest"
+#: Reads everything there is: what contains before what is contained, lineage last. It runs in a thread, may
+#: block, and is closed when nobody reads on.
+Scrape = Callable[[Target], Generator[Found]]
+SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
+#: By the type of connector; imported when the first is read.
+_OWN: Mapping[str, str] = {"postgres": "lily.ingest.scraping.postgres"}
+
+
+class SourceUnreachable(LilyError):
+    """The source does not answer, or not in time; it is tried again."""
+
+    code = "source_unreachable"
+    retryable = True
+
+
+class SourceRefused(LilyError):
+    """The source does not let Lily in, or not like this; somebody must change the connector."""
+
+    code = "source_refused"
+
+
+def source_types() -> frozenset[str]:
+    """The types of connectors that can be scraped."""
+    return frozenset(_OWN) | plugged_in()
+
+
+def plugged_in() -> frozenset[str]:
+    """The types that outside packages read."""
+    return frozenset(plug_in.name for plug_in in entry_points(group=PLUG_INS)) - frozenset(_OWN)
+
+
+def check_postgres(config: Mapping[str, Any]) -> None:
+    """`InvalidInput` unless a PostgreSQL database can be found by this."""
+    for name in ("host", "database", "user"):
+        if not isinstance(config.get(name), str) or not config[name]:
+            raise InvalidInput(f"/config/{name}: say which {name} it is, as a text")
+    port = config.get("port", 5432)
+    if not isinstance(port, int) or not 0 < port < 65536:
+        raise InvalidInput("/config/port: a number from 1 to 65535")
+    schemas = config.get("schemas")
+    if schemas is not None and not (isinstance(schemas, list) and all(isinstance(s, str) for s in schemas)):
+        raise InvalidInput("/config/schemas: a list of names; left out, all schemas are read")
+    if config.get("sslmode", "prefer") not in SSL_MODES:
+        raise InvalidInput(f"/config/sslmode: one of {', '.join(SSL_MODES)}")
+
+
+def open_source(connector_type: str) -> Scrape:
+    """How connectors of this type are read; a type of Lily's own is never anybody else's."""
+    if connector_type in _OWN:
+        return cast(Scrape, import_module(_OWN[connector_type]).scrape)
+    for plug_in in entry_points(group=PLUG_INS, name=connector_type):
+        return cast(Scrape, plug_in.load())
+    known = ", ".join(sorted(source_types()))
+    raise MisconfiguredError(
+        f"no source reads connectors of the type {connector_type!r}; known: {known}. Install a package with "
+        f"an entry point of that name in the group {PLUG_INS!r}"
+    )

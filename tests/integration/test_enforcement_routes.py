@@ -1,0 +1,214 @@
+"""Enforcement as operators see it: planned without a trace, applied on demand, told, and taken back.
+
+There is no log here: rules, requests and what others do in the database are followed all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from rest_kit import Gateway, gateway, problem
+from typer.testing import CliRunner
+
+from kit.enforced import Warehouse
+from kit.eventually import eventually
+from lily.apps.cli import app
+from lily.apps.enforcement import EnforcementParts
+from lily.domain.errors import LilyError
+from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.pool import Database
+from lily.settings import Settings
+from lily.targets.enforcement.reaching import reach
+
+PROTECTION = "/lily/v1/protection"
+
+
+@pytest.fixture(scope="module")
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as started:
+        yield started
+
+
+@pytest.fixture
+def warehouse(running: Gateway) -> Iterator[Warehouse]:
+    made = Warehouse(running.settings.database.url.get_secret_value())
+    yield made
+    running.execute("DELETE FROM connectors")
+    made.close()
+
+
+@contextmanager
+def enforcing(settings: Settings) -> Iterator[None]:
+    """The enforcer, as the dispatcher runs it."""
+    loop = asyncio.new_event_loop()
+
+    async def run() -> None:
+        database = Database(settings.database)
+        announcements = Announcements(database)
+        await database.open()
+        try:
+            async with announcements.running():
+                await EnforcementParts(settings, database, database).enforcer(announcements).run()
+        finally:
+            await database.close()
+
+    task = loop.create_task(run())
+
+    def work() -> None:
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(task)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join(20)
+        loop.close()
+
+
+def register(api: Gateway, warehouse: Warehouse, **config: Any) -> str:
+    """The warehouse as a connector, with its columns as the scraper finds them."""
+    url = warehouse.admin.info
+    config |= {"host": "127.0.0.1", "port": url.port, "database": warehouse.database, "user": url.user}
+    body = {"type": "postgres", "name": warehouse.database, "secret": url.password, "config": config}
+    answer = api.call("POST", "/lily/v1/connectors/acme", json=body)
+    assert answer.status_code == 201, answer.text
+    connector_id = str(answer.json()["connector_id"])
+    for relation in ("customers", "orders", "buyers"):
+        place = warehouse.column(relation, "email")
+        metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
+        api.stored(
+            asset_id=place,
+            asset_name="email",
+            asset_type="column",
+            external_id=place,
+            data_source=warehouse.database,
+            metadata=metadata,
+        )
+    return connector_id
+
+
+def tag(api: Gateway, asset_id: str, name: str) -> None:
+    fact = {"tenant_id": "acme", "asset_id": asset_id, "tag": name, "is_partial": False, "is_asserted": True}
+    api.insert("effective_tags", fact | {"since": "2026-01-01", "cause": str(uuid4())})
+
+
+def rule(api: Gateway, **said: Any) -> str:
+    answer = api.call("POST", f"{PROTECTION}/rules", json=said)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["rule_id"])
+
+
+def state(api: Gateway, connector_id: str) -> dict[str, Any]:
+    answer = api.call("GET", f"{PROTECTION}/status/{connector_id}")
+    return dict(answer.json()) if answer.status_code == 200 else {}
+
+
+def test_a_plan_shows_every_statement_and_leaves_no_trace(running: Gateway, warehouse: Warehouse) -> None:
+    connector_id = register(running, warehouse)
+    tag(running, warehouse.column("customers", "email"), "planned")
+    rule(running, tag="planned", mask={"kind": "hash"})
+    before = warehouse.whole()
+    answer = running.call("POST", f"{PROTECTION}/plan", json={"connector_id": connector_id})
+    assert answer.status_code == 200, answer.text
+    [relation] = answer.json()["relations"]
+    assert relation["relation"] == "public.customers"
+    assert relation["error"] is None
+    assert any("CREATE OR REPLACE VIEW" in each for each in relation["statements"])
+    assert any("REVOKE SELECT" in each for each in relation["statements"])
+    assert any("DROP VIEW" in each for each in relation["undo"])
+    assert warehouse.whole() == before
+    problem(running.call("POST", f"{PROTECTION}/plan", json={"connector_id": str(uuid4())}), 404, "not_found")
+    reader = running.token(role="reader")
+    for path, method in (("/plan", "POST"), ("/apply", "POST"), ("/status", "GET")):
+        body = {"connector_id": connector_id}
+        refused = running.call(method, PROTECTION + path, as_=reader, json=body)
+        assert refused.status_code == 403, path
+
+
+def test_rules_and_requests_are_followed_told_and_taken_back(running: Gateway, warehouse: Warehouse) -> None:
+    whole = warehouse.whole()
+    connector_id = register(running, warehouse)
+    email = warehouse.column("customers", "email")
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        ana = warehouse.connect("ana")
+        value = "SELECT email FROM customers WHERE id = 1"
+        tag(running, email, "followed")
+        rule_id = rule(running, tag="followed", mask={"kind": "constant", "value": "hidden"})
+        eventually(lambda: ana.execute(value).fetchone() == ("hidden",), 10)
+        owner = warehouse.roles["owner"]
+        eventually(lambda: owner in {each["role"] for each in state(running, connector_id)["excepted"]}, 10)
+        found = state(running, connector_id)
+        assert [each["relation"] for each in found["relations"]] == ["public.customers"]
+        assert found["relations"][0]["state"] == "live"
+        because = {each["role"]: each["because"] for each in found["excepted"]}
+        assert because[owner] == "owns public.customers"
+        assert because[warehouse.admin.info.user] == "superuser"
+        assert any("CREATE OR REPLACE VIEW" in s["statement"] for s in found["plans"][0]["statements"])
+        warehouse.run("DROP VIEW lily_masked_public.customers")
+        eventually(lambda: ana.execute(value).fetchone() == ("hidden",), 10, (psycopg.Error,))
+        answer = running.call("POST", f"{PROTECTION}/apply", json={"connector_id": connector_id})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["failed"] == {}
+        assert running.call("DELETE", f"{PROTECTION}/rules/{rule_id}").status_code == 204
+        eventually(lambda: ana.execute(value).fetchone() == ("ada@example.org",), 10)
+        ana.close()
+        place = f"/lily/v1/connectors/acme/{connector_id}"
+        config = running.call("GET", place).json()["config"] | {"enforce": False}
+        assert running.call("PATCH", place, json={"config": config}).status_code == 200
+        eventually(lambda: state(running, connector_id)["state"] == "released", 20)
+    assert warehouse.whole() == whole
+
+
+def test_of_two_enforcers_one_works_and_the_other_takes_over(running: Gateway, warehouse: Warehouse) -> None:
+    connector_id = register(running, warehouse)
+    tag(running, warehouse.column("orders", "email"), "shared")
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        second = enforcing(running.settings)
+        second.__enter__()
+    try:
+        rule(running, tag="shared")
+        ana = warehouse.connect("ana")
+        eventually(lambda: ana.execute("SELECT DISTINCT email FROM orders").fetchall() == [(None,)], 20)
+    finally:
+        second.__exit__(None, None, None)
+
+
+def test_the_operator_plans_and_sees_on_the_command_line(
+    running: Gateway, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connector_id = register(running, warehouse)
+    tag(running, warehouse.column("orders", "email"), "typed")
+    rule(running, tag="typed", effect="deny")
+    monkeypatch.setattr("lily.settings.load_settings", lambda _: running.settings)
+    options = ["--data-dir", str(tmp_path), "--tenant", "acme"]
+    planned = CliRunner().invoke(app, ["enforce", "plan", *options, "--connector", warehouse.database])
+    assert planned.exit_code == 0, planned.output
+    assert "-- public.orders: email" in planned.output
+    assert 'REVOKE SELECT, REFERENCES, TRIGGER ON TABLE "public"."orders"' in planned.output
+    with enforcing(running.settings):
+        applied = CliRunner().invoke(app, ["enforce", "apply", *options, "--connector", connector_id])
+        assert applied.exit_code == 0, applied.output
+        assert json.loads(applied.output[applied.output.index("{") :])["done"] == ["public.orders"]
+    told = CliRunner().invoke(app, ["enforce", "status", *options])
+    assert connector_id in {each["connector_id"] for each in json.loads(told.output)}
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "0.0.0.0", "224.0.0.1", "::ffff:169.254.169.254"])
+def test_no_address_is_connected_to_where_no_database_is(host: str) -> None:
+    with pytest.raises(LilyError, match="where no database is"):
+        reach(host, 5432)
+    assert reach("127.0.0.1", 5432) == "127.0.0.1"
