@@ -41,6 +41,7 @@ def _grants() -> tuple[Grant, ...]:
         Grant("steward", frozenset({read, Action.ADMINISTER}), "policy"),
         Grant("steward", frozenset({read, Action.ADMINISTER}), "protection_rule"),
         Grant("steward", frozenset({read, write}), "tag"),
+        Grant("steward", frozenset({read, write}), "incident"),
         Grant("steward", frozenset({read}), "role"),
         Grant("steward", frozenset({read}), "scraper_policy"),
         Grant("steward", frozenset({write}), "subscription"),

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from lily.domain.connectors import SECRET, ConnectorType, ConnectorTypes
 from lily.ingest.scraping.sources import check_postgres, plugged_in
+from lily.ingest.webhooks.catalogue import webhook_sources
 from lily.repositories.keyrings import open_keyring
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.connectors import PostgresConnectors
@@ -20,11 +21,11 @@ def connector_types() -> ConnectorTypes:
     """Every type somebody here can speak to."""
     return ConnectorTypes(
         [
-            ConnectorType("monte-carlo", {SECRET: True}),
-            ConnectorType("webhook-in", {SECRET: True}),
             *(target.connector for target in target_types().values()),
             ConnectorType("postgres", {SECRET: True}, check_postgres),
             *(ConnectorType(name, {SECRET: False}) for name in sorted(plugged_in())),
+            # After those: of a package's source of incidents the source itself says what it needs.
+            *(source.type for source in webhook_sources().values()),
         ]
     )
 

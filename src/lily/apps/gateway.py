@@ -20,6 +20,7 @@ from lily.apps.access import AccessParts
 from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.enforcement import EnforcementParts
 from lily.apps.identity import IdentityParts
+from lily.apps.incidents import incident_routers, open_incidents, webhook_routers
 from lily.apps.lineage import Reading, lineage_routers, lineage_services
 from lily.apps.listeners import tls_options
 from lily.apps.live import live_router
@@ -32,6 +33,7 @@ from lily.ingest.rest.assets import AssetWrites
 from lily.ingest.rest.bodies import body_schemas
 from lily.ingest.rest.entities import EntityWrites
 from lily.ingest.rest.writing import Writer
+from lily.ingest.webhooks.receivers import Receivers
 from lily.log.ends import LogEnds
 from lily.log.producer import LogProducer
 from lily.repositories.keyrings import open_keyring
@@ -83,24 +85,32 @@ def build_app(settings: Settings) -> FastAPI:
     connectors = open_connectors(settings.secrets, database)
     feed = SharedFeed(settings.kafka)
     protection = ProtectionParts(database, homes, settings.secrets, identity.announcements, feed)
+    incidents = open_incidents(homes, writer)
+    receivers = Receivers(connectors, identity.announcements)
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
         AuditReads(AuditLog(database), PageTokens(secret)).router(),
         *access.routers(after, PageTokens(secret)),
         *lineage_routers(
-            database, homes, writer, Reading(after, PageTokens(secret), settings.gateway.lineage_nodes)
+            database,
+            homes,
+            writer,
+            incidents,
+            Reading(after, PageTokens(secret), settings.gateway.lineage_nodes),
         ),
         *notification_routers(database, writer, connectors, identity.announcements, PageTokens(secret)),
         *protection.routers(guard, after, access.point),
         live_router(settings, feed, guard, identity.announcements, cells),
         *EnforcementParts(settings, database, homes).routers(),
         AssetWrites(writer, describe).router(),
-        AssetReads(guard, after, PageTokens(secret)).router(),
+        AssetReads(guard, incidents, after, PageTokens(secret)).router(),
         EntityWrites(writer).router(),
         EntityReads(guard, after).router(),
         *identity.routers(),
         *connector_routers(connectors, identity.announcements),
         *scraping_routers(connectors, log, database),
+        *incident_routers(incidents, writer, after, PageTokens(secret)),
+        *webhook_routers(writer, receivers),
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 

@@ -20,6 +20,7 @@ from lily.repositories.postgres.tags import PostgresTags
 from lily.serving.classification import Classification
 from lily.serving.grpc import lineage_service, metadata_service
 from lily.serving.grpc.calls import Calls
+from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.classification import ClassificationReads
@@ -37,7 +38,9 @@ class Reading:
     most_nodes: int
 
 
-def lineage_routers(shared: Database, homes: Database, writer: Writer, reading: Reading) -> list[APIRouter]:
+def lineage_routers(
+    shared: Database, homes: Database, writer: Writer, incidents: Incidents, reading: Reading
+) -> list[APIRouter]:
     """To be put before the routes about assets, whose paths would take everything."""
     guard, lineage, tags, after = writer.guard, PostgresLineage(homes), PostgresTags(homes), reading.after
     preview = PreviewRoutes(
@@ -51,7 +54,7 @@ def lineage_routers(shared: Database, homes: Database, writer: Writer, reading: 
     )
     return [
         LineageWrites(writer, lineage).router(),
-        LineageReads(Lineage(lineage, guard, reading.most_nodes), after, reading.tokens).router(),
+        LineageReads(Lineage(lineage, guard, reading.most_nodes), incidents, after, reading.tokens).router(),
         preview.router(),
         ClassificationWrites(writer).router(),
         ClassificationReads(Classification(tags, guard), guard, after).router(),

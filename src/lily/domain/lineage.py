@@ -34,3 +34,4 @@ class Statement(StrEnum):
     TAG = "tag"
     OPT_OUT = "opt_out"
     DEFINITION = "definition"
+    INCIDENT = "incident"  # a step of one

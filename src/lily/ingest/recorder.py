@@ -103,6 +103,10 @@ class Recorder:
             await self._log.append({Topic.NOTIFICATIONS: [record_of(envelope)]}, cell.topic_prefix)
         return event_id
 
+    async def record_once(self, submission: Submission, event_id: UUID) -> Receipt:
+        """The same under this id: however often it is recorded, it counts once."""
+        return await self._append(submission, event_id)
+
     async def earlier(self, keyed: KeyedRequest | None) -> Receipt | None:
         """What a single event recorded under this key led to, if it is visible already."""
         if keyed is None:

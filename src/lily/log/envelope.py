@@ -32,9 +32,11 @@ class EventType(StrEnum):
     TAG_DEFINED = "io.lily.tag.defined.v1"
     TAG_UNDEFINED = "io.lily.tag.undefined.v1"
     SCRAPE_REQUESTED = "io.lily.scrape.requested.v1"  # on scraping-job-events
+    INCIDENT_REPORTED = "io.lily.incident.reported.v1"  # a step of an incident
     ASSET_CHANGED = "io.lily.asset.changed.v1"  # told on metadata-changes
     TAGS_CHANGED = "io.lily.tags.changed.v1"  # told on metadata-changes: other tags are effective now
     NOTIFICATION_REQUESTED = "io.lily.notification.requested.v1"  # on notification-events
+    INCIDENT_CHANGED = "io.lily.incident.changed.v1"  # told on metadata-changes
     EVENT_REFUSED = "io.lily.event.refused.v1"  # told on dead-letters
 
 

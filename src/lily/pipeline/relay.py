@@ -21,7 +21,7 @@ from lily.log.producer import producer_config
 from lily.log.records import Record, RecordTemplate
 from lily.log.topics import Topic
 from lily.pipeline.followers import Follower
-from lily.repositories.postgres.outbox import Outbox, Told, changes_of, dead_letters_of
+from lily.repositories.postgres.outbox import Outbox, Told, changes_of, dead_letters_of, incidents_of
 from lily.settings import Settings
 from lily.telemetry import CHANGES_PUBLISHED
 
@@ -45,6 +45,16 @@ class _Channel:
     event_type: EventType
 
 
+def _channels(lane: Lane) -> tuple[_Channel, ...]:
+    changes = _Channel(changes_of(lane), Topic.METADATA_CHANGES, _CHANGED[lane])
+    dead = _Channel(dead_letters_of(lane), Topic.DEAD_LETTERS, EventType.EVENT_REFUSED)
+    if lane is not Lane.LINEAGE:
+        return changes, dead
+    # Incidents first: somebody may be waiting to be alerted.
+    told = Topic.METADATA_CHANGES, EventType.INCIDENT_CHANGED
+    return *(_Channel(outbox, *told) for outbox in incidents_of(lane)), changes, dead
+
+
 class Relay:
     """One thread per lane, woken after every batch."""
 
@@ -56,10 +66,7 @@ class Relay:
         self._follower = Follower(
             "relay", self._relay, (psycopg.Error, KafkaException), lane.value, _NICE[lane]
         )
-        self._channels = (
-            _Channel(changes_of(lane), Topic.METADATA_CHANGES, _CHANGED[lane]),
-            _Channel(dead_letters_of(lane), Topic.DEAD_LETTERS, EventType.EVENT_REFUSED),
-        )
+        self._channels = _channels(lane)
 
     def start(self) -> None:
         self._follower.start()

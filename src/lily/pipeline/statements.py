@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
+from lily.domain.incidents import MAX_TEXT, StepKind, what_is_wrong
 from lily.domain.lineage import API, EVERYBODY, RelationshipType, Statement
 from lily.domain.tags import SPREADING
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
@@ -25,6 +26,7 @@ MEANINGS: dict[str, tuple[Statement, bool]] = {
     EventType.TAGS_ADMITTED.value: (Statement.OPT_OUT, False),
     EventType.TAG_DEFINED.value: (Statement.DEFINITION, True),
     EventType.TAG_UNDEFINED.value: (Statement.DEFINITION, False),
+    EventType.INCIDENT_REPORTED.value: (Statement.INCIDENT, True),
 }
 _ID = re.compile(r"[^\x00-\x1f\x7f]{1,512}")
 _TAG = re.compile(r"[^\x00]{1,256}")
@@ -61,6 +63,9 @@ def read_statement(event_type: str | None, value: bytes | None) -> Fields:
             raise Unfit("bad_relationship_type", f"relationship_type must be one of {', '.join(_TYPES)}")
         row["tags"] = _tags(said, "blocked_tags", least=0)
         _check_switches(said, ("is_indirect", "is_masking"))
+    elif kind is Statement.INCIDENT:
+        row |= {"from_id": _id(said, "incident_id"), "tags": []}
+        _check_step(said)
     else:
         row["tags"] = _tags(said, "tags", least=1)
         _check_switches(
@@ -86,6 +91,22 @@ def _body(said: Fields) -> str:
 def _check_switches(said: Fields, names: tuple[str, ...]) -> None:
     if wrong := [name for name in names if not isinstance(said.get(name, False), bool)]:
         raise Unfit("malformed", f"{', '.join(wrong)} must be true or false")
+
+
+def _check_step(said: Fields) -> None:
+    """A step of an incident: its kind, what it says, what held at first, perhaps a comment."""
+    if said.get("step") not in set(StepKind):
+        raise Unfit("bad_step", f"step must be one of {', '.join(StepKind)}")
+    for part in ("said", "first"):
+        fields = said.setdefault(part, {})
+        wrong = what_is_wrong(fields) if isinstance(fields, dict) else "must be an object"
+        if wrong:
+            raise Unfit("bad_step", f"{part}: {wrong}")
+    if both := sorted(said["said"].keys() & said["first"].keys()):
+        raise Unfit("bad_step", f"{both[0]} is both said and said at first; leave one out")
+    comment = said.get("comment", "-")
+    if not isinstance(comment, str) or not 0 < len(comment) <= MAX_TEXT:
+        raise Unfit("bad_step", f"comment must have 1 to {MAX_TEXT:,} characters")
 
 
 def _check_size(row: Fields) -> None:

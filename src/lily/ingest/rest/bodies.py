@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from lily.ingest.assets import AssetBatch, AssetBody, AssetPatch, EntityBody, EntityUpdate
+from lily.ingest.incidents import Assignment, Comment, Remark, Resolution
 from lily.ingest.lineage import (
     Classification,
     OptOut,
@@ -33,6 +34,10 @@ _SHAPES: tuple[type[Any], ...] = (
     OptOut,
     TagDefinition,
     NotificationRequest,
+    Remark,
+    Assignment,
+    Resolution,
+    Comment,
 )
 _HEADERS = {
     "Prefer": "RFC 7240: `respond-async` answers 202 once the event is safe; `wait=N` waits up to N seconds.",
@@ -99,5 +104,11 @@ _ANSWERS = {
     "ItemProblem": _object(type=_TEXT, title=_TEXT, status={"type": "integer"}, detail=_TEXT, code=_TEXT),
     "LineageAnswer": {"type": "object", "properties": {"event_id": {"type": "string", "format": "uuid"}}},
     "NotificationReceipt": _object(event_id={"type": "string", "format": "uuid"}),
+    "IncidentAnswer": {"type": "object", "properties": {"incident_id": _TEXT}, "required": ["incident_id"]},
+    "WebhookAnswer": _object(
+        status={"const": "received"},
+        event_id={"type": "string", "format": "uuid"},
+        incidents={"type": "array", "items": _TEXT},
+    ),
     "EntityAnswer": _object(status={"const": "success"}, metadata_id=_TEXT),
 }

@@ -19,7 +19,7 @@ PACE = Pace(most=50_000)
 _CHANGE = """
     tenant_id STRING, asset_id STRING, version INT, event_id STRING, event_time TIMESTAMP,
     applied_at TIMESTAMP, outcome STRING, actor STRING, changed ARRAY<STRING>, lane STRING, seq BIGINT,
-    asset STRING
+    asset STRING, incident_id STRING
 """
 
 
@@ -40,7 +40,6 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
 
 
 def read_changes(events: DataFrame) -> DataFrame:
-    """Change events in, rows of `lily.history` out."""
-    return events.select(F.from_json(F.col("value").cast("string"), _CHANGE).alias("change")).select(
-        "change.*"
-    )
+    """Change events in, rows of `lily.history` out; what happened to incidents is in `lily.events`."""
+    parsed = F.from_json(F.col("value").cast("string"), _CHANGE).alias("change")
+    return events.select(parsed).select("change.*").where("incident_id IS NULL").drop("incident_id")

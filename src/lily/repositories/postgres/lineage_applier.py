@@ -20,6 +20,7 @@ _MERGES = (
     "merge_tag_assertions",
     "merge_opt_outs",
     "merge_definitions",
+    "merge_incidents",
 )
 
 

@@ -59,5 +59,13 @@ def changes_of(lane: Lane) -> Outbox:
     return Outbox("changes", lane, query)
 
 
+def incidents_of(lane: Lane) -> tuple[Outbox, ...]:
+    """What happened to incidents, by each of the two who write it."""
+    return (
+        Outbox("incident-steps", lane, "read_incident_steps"),
+        Outbox("incident-attachments", lane, "read_incident_attachments"),
+    )
+
+
 def dead_letters_of(lane: Lane) -> Outbox:
     return Outbox("dead-letters", lane, "read_dead_letters")

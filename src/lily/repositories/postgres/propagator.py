@@ -31,7 +31,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What one run did: facts taken away, and assets whose effective tags changed."""
+    """What one run did: facts taken away, and what is told: assets with other tags, incidents with another
+    asset."""
 
     taken: int
     told: int
@@ -57,11 +58,12 @@ class Propagator:
             return None
         for span in spans:
             _collect(cursor, span)
+        moved = sum(_attach(cursor, span) for span in spans)
         taken, told = self._propagate(cursor)
         for span in spans:
             cursor.execute(_SQL["keep_position"], {"lane": span.lane, "seq": span.upto})
         cursor.execute(_SQL["notify"])
-        return Done(taken, told)
+        return Done(taken, told + moved)
 
     def _propagate(self, cursor: psycopg.Cursor[Any]) -> tuple[int, int]:
         cursor.execute("SELECT review_refinements(), find_losses()")
@@ -105,6 +107,13 @@ def _collect(cursor: psycopg.Cursor[Any], span: Span) -> None:
         return
     for name in ("collect_edge_changes", "collect_tagged_assets", "collect_rule_changes"):
         cursor.execute(_SQL[name], where)
+
+
+def _attach(cursor: psycopg.Cursor[Any], span: Span) -> int:
+    """How many incidents are about another asset than before, after what changed in this part of a lane."""
+    where = {"lane": span.lane, "after": span.after, "upto": span.upto}
+    row = cursor.execute(_SQL["attach_incidents"], where).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _number(cursor: psycopg.Cursor[Any], statement: str) -> int:

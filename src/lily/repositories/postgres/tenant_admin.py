@@ -29,6 +29,9 @@ CELL_TABLES = (
     "tag_definitions",
     "effective_tags",
     "tag_changes",
+    "incidents",
+    "incident_names",
+    "incident_changes",
 )
 LIMITS = ("requests_per_second", "events_per_second", "max_assets", "max_bytes")
 _SQL = load("tenant_admin.sql")

@@ -31,7 +31,9 @@ class Acts:
     def note(self, request: Request, status: int) -> None:
         """Record what an answer with this status tells, unless the call has done so."""
         notebook: Notebook | None = getattr(request.state, "notebook", None)
-        if status == 401 and not (notebook and notebook.has_denial):
+        is_stranger = notebook is None and getattr(request.state, "principal", None) is None
+        is_refused = notebook is not None and notebook.has_denial
+        if (status == 401 and not is_refused) or (status == 403 and is_stranger):
             self.note_stranger(request)
         elif status in (401, 403):
             self._note_known(request, allowed=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
+from hashlib import sha256
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -16,8 +17,10 @@ from lily.access.decisions import Action
 from lily.access.requests import check_id
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.assets import Change, Place, StoredAsset
+from lily.serving.incidents import Concern, Incidents
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.documents import ASSET_RESPONSES
+from lily.serving.rest.incidents import concern_fields
 from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens, page_size
 
@@ -28,8 +31,11 @@ PageToken = Annotated[str, Query(description="`next_page_token` of the page befo
 
 
 class AssetReads:
-    def __init__(self, guard: AssetGuard, after: AfterEvent, tokens: PageTokens) -> None:
+    def __init__(
+        self, guard: AssetGuard, incidents: Incidents, after: AfterEvent, tokens: PageTokens
+    ) -> None:
         self._guard = guard
+        self._incidents = incidents
         self._assets = guard.assets
         self._after = after
         self._tokens = tokens
@@ -61,7 +67,9 @@ class AssetReads:
             return await self._history(call, asset_id, page_size, page_token)
         if as_of is not None:
             return await self._as_of(call, asset_id, read_moment("as_of", as_of))
-        return _asset_answer(request, await self._readable(call, asset_id))
+        asset = await self._readable(call, asset_id)
+        concern = await self._incidents.concerning(call, asset_id)
+        return _asset_answer(request, asset, concern)
 
     async def _readable(self, call: Call, asset_id: str) -> StoredAsset:
         asset = await self._guard.find(call, asset_id)
@@ -99,11 +107,21 @@ class AssetReads:
         return await self._guard.may(call, Action.READ, traits)
 
 
-def _asset_answer(request: Request, asset: StoredAsset) -> Response:
-    headers = {"etag": asset.entity_tag, "cache-control": "private, no-cache"}
-    if _matches(request.headers.get("if-none-match", ""), asset.entity_tag):
+def _asset_answer(request: Request, asset: StoredAsset, concern: Concern) -> Response:
+    entity_tag = _entity_tag(asset, concern)
+    headers = {"etag": entity_tag, "cache-control": "private, no-cache"}
+    if _matches(request.headers.get("if-none-match", ""), entity_tag):
         return Response(status_code=304, headers=headers)
-    return Response(asset.document, headers=headers, media_type="application/json")
+    document = f"{asset.document[:-1]},{concern_fields(concern)}}}"
+    return Response(document, headers=headers, media_type="application/json")
+
+
+def _entity_tag(asset: StoredAsset, concern: Concern) -> str:
+    """Another one whenever the answer is another: incidents come and go within a version."""
+    if not concern.own and not concern.upstream:
+        return asset.entity_tag
+    mark = sha256(f"{asset.entity_tag} {concern_fields(concern)}".encode()).hexdigest()[:8]
+    return f'"{asset.version}.{mark}"'
 
 
 def _matches(header: str, entity_tag: str) -> bool:

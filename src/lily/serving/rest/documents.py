@@ -45,6 +45,13 @@ class ShownAsset(AssetDocument):
     effective_retention: list[str] = []
 
 
+class AssetAnswer(ShownAsset):
+    """An asset as it is now, with the open incidents on it and on what it comes from."""
+
+    incidents: list[dict[str, Any]] = []
+    affected_upstream: list[dict[str, Any]] = []
+
+
 class HistoryEntry(BaseModel):
     version: int
     event_id: str
@@ -143,6 +150,6 @@ class Problem(BaseModel):
 
 
 ASSET_RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"model": ShownAsset | AssetHistory},
+    200: {"model": AssetAnswer | AssetHistory},
     304: {"description": "Not Modified"},
 }

@@ -16,6 +16,7 @@ from lily.access.requests import MalformedRequest, check_id
 from lily.domain.errors import NotFound
 from lily.domain.lineage import Direction
 from lily.repositories.postgres.lineage import ALL_TYPES, Node, StoredEdge
+from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.moments import read_moment
@@ -34,8 +35,9 @@ PageSize = Annotated[int, Query(ge=0, description=f"Edges per page; 0 means {DEF
 
 
 class LineageReads:
-    def __init__(self, lineage: Lineage, after: AfterEvent, tokens: PageTokens) -> None:
+    def __init__(self, lineage: Lineage, incidents: Incidents, after: AfterEvent, tokens: PageTokens) -> None:
         self._lineage = lineage
+        self._incidents = incidents
         self._after = after
         self._tokens = tokens
 
@@ -88,7 +90,8 @@ class LineageReads:
     async def impact(
         self, request: Request, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
     ) -> Response:
-        """What depends on an asset: counted by type, owner and tag, and listed nearest first.
+        """What depends on an asset: counted by type, owner and tag, and listed nearest first; with
+        the open incidents on the way.
 
         With `Accept: application/x-ndjson` the list is streamed, an asset per line; the counts come last.
         """
@@ -100,7 +103,10 @@ class LineageReads:
         below = _below(walked)
         call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
         content = _counted(walked) | {"assets": [_node(node, walked.depths[node.asset_id]) for node in below]}
-        return Response(to_json(content), media_type="application/json")
+        on_the_way = await self._incidents.open_on(call, list(walked.nodes))
+        shown = ",".join(incident.document for incident in on_the_way)
+        answer = f'{to_json(content)[:-1].decode()},"incidents":[{shown}]}}'
+        return Response(answer, media_type="application/json")
 
     async def _impact_lines(self, call: Call, walk: Walk) -> AsyncIterator[bytes]:
         found = Walked()

@@ -28,6 +28,9 @@ PUBLIC_PATHS = frozenset(
         "/lily/v1/auth/authorize",
         "/lily/v1/auth/callback",
         "/.well-known/oauth-protected-resource",
+        # Authentic by their signatures.
+        "/webhook/monte-carlo",
+        "/lily/v1/webhooks/{source}/{connector_id}",
     }
 )
 

@@ -114,3 +114,7 @@ ON CONFLICT (tenant_id, tag) DO UPDATE SET
     along_indirect = excluded.along_indirect, stopped_by_masking = excluded.stopped_by_masking, body = excluded.body,
     actor = excluded.actor, clock_time = excluded.clock_time, clock_id = excluded.clock_id
 WHERE (excluded.clock_time, excluded.clock_id) > (t.clock_time, t.clock_id)
+
+-- name: merge_incidents
+-- LineageApplier, for every batch: the rule is in functions/incidents.sql.
+DO $$ BEGIN PERFORM apply_incident_steps(); END $$

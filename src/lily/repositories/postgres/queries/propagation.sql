@@ -106,6 +106,10 @@ SELECT s.tenant_id, a.asset_id, s.event_id, false FROM said AS s
  WHERE s.tag = ANY('{@owner:*,@term:*,@retention:*,*}')
 ON CONFLICT (tenant_id, asset_id) DO NOTHING
 
+-- name: attach_incidents
+-- Propagator: the rule is in functions/incidents.sql.
+SELECT attach_incidents(%(lane)s, %(after)s, %(upto)s)
+
 -- name: keep_position
 -- Propagator, in the transaction of what it did.
 INSERT INTO propagation_positions VALUES (%(lane)s, %(seq)s) ON CONFLICT (lane) DO UPDATE SET seq = excluded.seq

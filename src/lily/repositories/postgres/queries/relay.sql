@@ -28,6 +28,24 @@ SELECT t.seq, t.tenant_id, t.asset_id, t.event_id::text, '', t.applied_at, '',
         'reasons', t.reasons)::text
 FROM tag_changes AS t WHERE t.seq > %(after)s ORDER BY t.seq LIMIT %(most)s
 
+-- name: read_incident_steps
+-- Called by the outbox reader: the next changes of incidents by their steps, with the JSON told on metadata-changes.
+SELECT i.seq, i.tenant_id, coalesce(i.asset_id, i.incident_id), i.event_id::text, '', i.applied_at, i.actor,
+    json_build_object(
+        'tenant_id', i.tenant_id, 'asset_id', i.asset_id, 'incident_id', i.incident_id, 'event_id', i.event_id,
+        'event_time', i.event_time, 'applied_at', i.applied_at, 'outcome', i.outcome, 'actor', i.actor,
+        'changed', i.changed, 'lane', %(lane)s::text, 'seq', i.seq, 'cause', i.cause, 'incident', i.incident)::text
+FROM incident_changes AS i WHERE i.writer = 'lane' AND i.seq > %(after)s ORDER BY i.seq LIMIT %(most)s
+
+-- name: read_incident_attachments
+-- Called by the outbox reader: the next changes of incidents that were attached later, with the JSON told on metadata-changes.
+SELECT i.seq, i.tenant_id, coalesce(i.asset_id, i.incident_id), i.event_id::text, '', i.applied_at, i.actor,
+    json_build_object(
+        'tenant_id', i.tenant_id, 'asset_id', i.asset_id, 'incident_id', i.incident_id, 'event_id', i.event_id,
+        'event_time', i.event_time, 'applied_at', i.applied_at, 'outcome', i.outcome, 'actor', i.actor,
+        'changed', i.changed, 'lane', %(lane)s::text, 'seq', i.seq, 'cause', i.cause, 'incident', i.incident)::text
+FROM incident_changes AS i WHERE i.writer = 'propagation' AND i.seq > %(after)s ORDER BY i.seq LIMIT %(most)s
+
 -- name: read_dead_letters
 -- Called by the outbox reader: the next dead letters of a lane, with the JSON told on dead-letters.
 SELECT d.seq, d.tenant_id, d.topic || '/' || d."partition" || '/' || d."offset", d.event_id, '', d.refused_at, '',

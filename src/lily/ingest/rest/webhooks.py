@@ -1,0 +1,98 @@
+"""The routes that take webhooks. They need no token: a delivery is authentic by its signature alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from lily.access.admission import admit
+from lily.access.principals import Principal
+from lily.access.requests import JSON_TYPES, ContentTooLarge, read_body
+from lily.domain.connectors import Connector
+from lily.domain.errors import Forbidden
+from lily.domain.event_ids import batch_id_from_key
+from lily.domain.incidents import incident_id
+from lily.ingest.assertions import Arrival
+from lily.ingest.incidents import draft_step
+from lily.ingest.recorder import Recorder, Submission, Waiting
+from lily.ingest.rest.bodies import answers
+from lily.ingest.webhooks.receivers import Receivers
+from lily.ingest.webhooks.sources import Delivery, WebhookSource
+
+SEEDED = "/webhook/monte-carlo"
+CONNECTORS = "/lily/v1/webhooks/{source}/{connector_id}"
+MAX_BODY_BYTES = 512 * 1024
+_BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+
+
+@dataclass(frozen=True)
+class WebhookRoutes:
+    recorder: Recorder
+    receivers: Receivers
+    sources: Mapping[str, WebhookSource]
+
+    def router(self) -> APIRouter:
+        router = APIRouter(tags=["incidents"])
+        for path, handler, operation in (
+            (SEEDED, self.monte_carlo, "postMonteCarloWebhook"),
+            (CONNECTORS, self.connector, "postWebhook"),
+        ):
+            router.add_api_route(
+                path,
+                handler,
+                methods=["POST"],
+                operation_id=operation,
+                openapi_extra=_BODY,
+                responses=answers(s200="WebhookAnswer"),
+            )
+        return router
+
+    async def monte_carlo(self, request: Request) -> Response:
+        """Monte Carlo's webhook; whose it is, its signature tells."""
+        return await self._take(request, "monte-carlo", None)
+
+    async def connector(self, request: Request, source: str, connector_id: str) -> Response:
+        """A webhook of the source with this type, for one connector; 403 unless it is signed as that one."""
+        return await self._take(request, source, connector_id)
+
+    async def _take(self, request: Request, type_name: str, connector_id: str | None) -> Response:
+        request.state.claimed = f"webhook {type_name} {connector_id or ''}".strip()[:256]
+        source = self.sources.get(type_name)
+        if source is None:
+            raise Forbidden("the signature is missing or is not that of a connector here; check its secret")
+        delivery = await _delivery(request)
+        connector = await self.receivers.authentic(source, delivery, connector_id)
+        principal = Principal(connector.tenant_id, f"connector/{connector.name}", frozenset(), frozenset())
+        request.state.principal = principal  # for the audit
+        await admit(request, principal, writing=True)
+        return await self._record(request, source, connector, delivery)
+
+    async def _record(
+        self, request: Request, source: WebhookSource, connector: Connector, delivery: Delivery
+    ) -> Response:
+        """Answer when the log has it. A delivery that is repeated has the same id and counts once."""
+        subject = f"connector/{connector.name}"
+        arrival = Arrival(
+            connector.tenant_id, subject, request.url.path, request.state.traceparent, delivery.at
+        )
+        steps = source.parse(delivery.payload, connector.config)
+        drafts = [draft_step(step, connector, arrival) for step in steps]
+        scope = f"{connector.tenant_id}/webhook/{connector.connector_id}"
+        event_id = batch_id_from_key(scope, sha256(delivery.body).hexdigest(), len(drafts))
+        submission = Submission(arrival, drafts, Waiting(0, must_see=False), None)
+        await self.recorder.record_once(submission, event_id)
+        reported = dict.fromkeys(incident_id(connector.connector_id, step.external_id) for step in steps)
+        content = {"status": "received", "event_id": str(event_id), "incidents": list(reported)}
+        return JSONResponse(content, headers={"lily-event-id": str(event_id)})
+
+
+async def _delivery(request: Request) -> Delivery:
+    body = await read_body(request, JSON_TYPES)
+    if len(body) > MAX_BODY_BYTES:
+        raise ContentTooLarge(f"a webhook has at most {MAX_BODY_BYTES:,} bytes")
+    return Delivery(body, dict(request.headers), datetime.now(UTC))
