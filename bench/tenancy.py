@@ -145,11 +145,19 @@ def _caller(platform: Platform, tenant: str) -> Call:
     if tenant.endswith("-noisy"):
         headers["Prefer"] = "respond-async"
 
-    def call(method: str, path: str, body: str) -> int:
+    def ask(method: str, path: str, body: str) -> int:
         connection.request(method, path, body or None, headers)
         answer = connection.getresponse()
         answer.read()
         return answer.status
+
+    def call(method: str, path: str, body: str) -> int:
+        """A request refused before its body was read ends the connection: the next one opens another."""
+        try:
+            return ask(method, path, body)
+        except (BrokenPipeError, http.client.RemoteDisconnected, ConnectionResetError):
+            connection.close()
+            return ask(method, path, body)
 
     return call
 
