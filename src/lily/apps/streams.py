@@ -34,22 +34,24 @@ from lily.tenancy.cells import cell_settings
 
 COMPONENT = "streams"
 _BEAT_SECONDS = 2.0
+_LOOK_SECONDS = 0.1
 _BEAT = load("heartbeats.sql")["beat"]
 
 _log = structlog.get_logger(__name__)
 
 
-def run(settings: Settings) -> None:
-    """Run until a query keeps failing; whoever started this process starts it again."""
+def run(settings: Settings, after: Path | None) -> None:
+    """Run until a query keeps failing; whoever started this process starts it again.
+
+    The database is not used before the file `after` is there: Spark starts while its tables are made.
+    """
     url = settings.database.url.get_secret_value()
     leadership = Leadership(url)
-    leadership.start()
     shared = CellQueries(settings, settings)
-    if leadership.is_ours(within=1.0):  # what cannot be continued is refused before Spark starts for it
-        shared.check()
-        _beat(settings, "starting", {})
-    session = start_session(settings)
     with ThreadPoolExecutor() as beside:
+        claim = beside.submit(_claim, settings, leadership, shared, after)
+        session = start_session(settings)
+        claim.result()
         tables = beside.submit(_create_tables, session, shared)
         warm_up(session, shared.lanes[structural.NAME], url)
         tables.result()
@@ -66,6 +68,16 @@ def run(settings: Settings) -> None:
         well = cells.revive() and not shared.failed_lately
         _beat(settings, "healthy" if well else "degraded", shared.states() | cells.states())
         time.sleep(_BEAT_SECONDS)
+
+
+def _claim(settings: Settings, leadership: Leadership, shared: CellQueries, after: Path | None) -> None:
+    """Ask for the lead; whoever gets it makes sure that everything can be continued."""
+    while after is not None and not after.exists():
+        time.sleep(_LOOK_SECONDS)
+    leadership.start()
+    if leadership.is_ours(within=1.0):
+        shared.check()
+        _beat(settings, "starting", {})
 
 
 def _stand_by(settings: Settings, leadership: Leadership) -> None:
@@ -150,11 +162,13 @@ def _beat(settings: Settings, status: str, queries: dict[str, str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="lily-streams", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True)
-    settings = load_settings(parser.parse_args().data_dir.absolute())
+    parser.add_argument("--after", type=Path, help="do not use the database before this file is there")
+    options = parser.parse_args()
+    settings = load_settings(options.data_dir.absolute())
     configure_logging(COMPONENT, settings.telemetry.log_level)
     configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
     try:
-        run(settings)
+        run(settings, options.after)
     except LilyError as error:
         _log.error("cannot_run", error=error.message)
         sys.exit(1)

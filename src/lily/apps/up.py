@@ -45,12 +45,18 @@ def supervise(installation: Installation, port: int, when_healthy: Callable[[], 
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: supervisor.stop_requested.set())
         try:
-            supervisor.start(service_parts(installation, environment))
+            migrated = installation.run / "migrated"
+            migrated.unlink(missing_ok=True)
+            services = service_parts(installation, environment)
+            streams, gateway = _lily_parts(installation, port, migrated)
+            supervisor.add([*services, streams])  # Spark takes longest to start, and needs no tables for that
+            supervisor.await_ready(services)
             _migrate(installation)
-            streams, gateway = _lily_parts(installation, port)
-            supervisor.add(_beside(installation, gateway))
-            supervisor.start([streams, gateway])
+            migrated.touch()
+            supervisor.add([gateway])
+            supervisor.await_ready([streams, gateway])
             when_healthy()
+            supervisor.add(_beside(installation, gateway))
             if load_settings(installation.data_dir).spark.standby:
                 supervisor.add([_standby(installation, streams)])
             supervisor.run()
@@ -149,7 +155,7 @@ def _standby(installation: Installation, streams: Part) -> Part:
 
 
 def _beside(installation: Installation, gateway: Part) -> list[Part]:
-    """The processes that do not delay the start."""
+    """The processes that start when all else serves, so that they do not delay it."""
     return [
         _marked("dispatcher", DISPATCHER_MARKER, installation, gateway),
         _marked("scraper", SCRAPER_MARKER, installation, gateway),
@@ -168,7 +174,7 @@ def _marked(name: str, file: str, installation: Installation, gateway: Part) -> 
     )
 
 
-def _lily_parts(installation: Installation, port: int) -> tuple[Part, Part]:
+def _lily_parts(installation: Installation, port: int, migrated: Path) -> tuple[Part, Part]:
     # Both processes write their metrics here, so that the gateway's /metrics tells of both.
     environment = {
         GATEWAY_PORT: str(port),
@@ -178,7 +184,7 @@ def _lily_parts(installation: Installation, port: int) -> tuple[Part, Part]:
     warmth = _Warmth(port)
     streams = Part(
         name="streams",
-        command=_module("streams", installation),
+        command=[*_module("streams", installation), "--after", os.fspath(migrated)],
         prepare=warmth.forget,
         ready=warmth.is_felt,
         stop_seconds=20,

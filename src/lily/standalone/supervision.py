@@ -50,21 +50,25 @@ class Supervisor:
 
     def start(self, parts: Sequence[Part]) -> None:
         """Start these parts in parallel and return when all of them serve."""
-        fresh = self.add(parts)
+        self.add(parts)
+        self.await_ready(parts)
+
+    def await_ready(self, parts: Sequence[Part]) -> None:
+        """Return when all of these parts, started before, serve."""
+        awaited = [self.children[part.name] for part in parts]
         deadline = time.monotonic() + START_SECONDS
-        while not all(child.ready for child in fresh):
+        while not all(child.ready for child in awaited):
             self.tick()
-            self._give_up_if_hopeless(fresh, deadline)
+            self._give_up_if_hopeless(awaited, deadline)
             if self.stop_requested.wait(TICK_SECONDS / 2):
                 raise Stopped
 
-    def add(self, parts: Sequence[Part]) -> list[Child]:
+    def add(self, parts: Sequence[Part]) -> None:
         """Start these parts in parallel and do not wait until they serve."""
         fresh = [Child(part, self._installation.log(part.stands_by_for or part.name)) for part in parts]
         self.children.update({child.part.name: child for child in fresh})
         with ThreadPoolExecutor(max(1, len(fresh))) as pool:
             list(pool.map(self._start, fresh))
-        return fresh
 
     def run(self) -> None:
         """Keep everything alive until a stop is requested."""
