@@ -12,6 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 from rest_kit import Gateway, gateway, grpc_decide, with_grpc
 
+from kit.eventually import eventually
+from lily.access.audit import INSTALLATION
 from lily.serving.grpc import access_pb2
 from lily.settings import Settings
 
@@ -51,6 +53,13 @@ def test_decisions_over_grpc_need_the_same_credentials_and_rights_as_over_rest(a
         with pytest.raises(grpc.RpcError) as refused:
             grpc_decide(api, token, [asked], who)
         assert refused.value.code() == code
+
+
+def test_a_stranger_who_calls_by_grpc_is_in_the_installation_s_audit(api: Gateway) -> None:
+    with pytest.raises(grpc.RpcError):
+        grpc_decide(api, "forged", [access_pb2.Question(action="READ", asset_id="orders")])
+    noted = "SELECT count(*) FROM audit WHERE tenant_id = %s AND action = 'grpc' AND NOT allowed"
+    eventually(lambda: api.fetch(noted, INSTALLATION)[0][0] >= 1)
 
 
 def test_health_and_reflection_are_served(api: Gateway) -> None:

@@ -287,6 +287,23 @@ def test_what_is_forbidden_to_a_user_is_forbidden_to_their_keys(api: Gateway) ->
     assert api.call("GET", f"{ASSETS}/orders", as_=key).status_code == 404
 
 
+def test_what_is_forbidden_to_a_role_of_its_owner_is_forbidden_to_a_key_without_that_role(
+    api: Gateway,
+) -> None:
+    api.stored(user_tags=["pii"])
+    ada = api.token(role="viewer", subject="ada")
+    assert api.call("PUT", f"{ROLES}/contractor", json={"users": ["ada"]}).status_code == 200
+    made = api.call("POST", "/lily/v1/api-keys", as_=ada, json={"name": "batch", "roles": ["viewer"]})
+    key = made.json()["api_key"]
+    assert api.call("GET", f"{ASSETS}/orders", as_=key).status_code == 200
+    created(api, role="contractor", access_type="READ", scope="tag", value="pii", effect="forbid")
+    assert api.call("GET", f"{ASSETS}/orders", as_=key).status_code == 404
+    created(api, role="contractor", access_type="WRITE", asset_id="orders")
+    question = {"decisions": [{"action": "WRITE", "asset_id": "orders"}]}
+    answer = api.call("POST", "/lily/v1/access/decisions", as_=key, json=question).json()
+    assert not answer["decisions"][0]["allowed"]
+
+
 def test_a_key_has_of_its_owner_what_is_forbidden_and_not_what_is_allowed(api: Gateway) -> None:
     api.stored()
     ada = api.token(role="viewer", subject="ada")

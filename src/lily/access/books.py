@@ -34,11 +34,13 @@ class Book:
         self._compiled: dict[str, dict[str, Any]] = cedar.compile_defaults()
         self._sets: dict[tuple[str, ...], cedarpy.PolicySet] = {}
         self._slices: dict[tuple[cedar.PrincipalView, bool], Slice] = {}
-        self._known: dict[tuple[str, frozenset[str], frozenset[str], bool], Slice] = {}
+        self._known: dict[tuple[object, ...], Slice] = {}
 
     def slice_of(self, principal: Principal) -> Slice:
         """What can apply to a principal; the same slice for all whom policies cannot tell apart."""
-        key = (principal.person, principal.roles, principal.groups, bool(principal.owner))
+        key: tuple[object, ...] = (principal.person, principal.roles, principal.groups)
+        if principal.owner:
+            key = (*key, principal.owner_roles, principal.owner_groups)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_SLICES:
@@ -67,7 +69,17 @@ class Book:
                 name for name in principal.groups if Grantee(GranteeKind.GROUP, name) in self._by_grantee
             ),
             columns=frozenset().union(*columns),
+            bound_by=self._bound_by(principal) if principal.owner else frozenset(),
         )
+
+    def _bound_by(self, key: Principal) -> frozenset[Grantee]:
+        """The roles and groups of whom an API key belongs to, as far as policies name them."""
+        roles = set(key.owner_roles) | self._roles_of_user.get(key.owner, set())
+        for group in key.owner_groups:
+            roles |= self._roles_of_group.get(group, set())
+        found = {Grantee(GranteeKind.ROLE, role) for role in with_included(roles, self._includes)}
+        found |= {Grantee(GranteeKind.GROUP, group) for group in key.owner_groups}
+        return frozenset(found & self._by_grantee.keys())
 
     def roles_of(self, principal: Principal) -> frozenset[str]:
         """The roles of the credential, those of the user and of its groups, and all they include.
@@ -103,7 +115,11 @@ class Book:
         grantees += [Grantee(GranteeKind.GROUP, group) for group in view.groups]
         if view.user:
             grantees.append(Grantee(GranteeKind.USER, view.user))
-        return [policy for grantee in grantees for policy in self._by_grantee.get(grantee, ())]
+        found = [policy for grantee in grantees for policy in self._by_grantee.get(grantee, ())]
+        further = [
+            policy for grantee in view.bound_by - set(grantees) for policy in self._by_grantee[grantee]
+        ]
+        return found + [policy for policy in further if policy.effect is Effect.FORBID]
 
     def _index_roles(self) -> None:
         self._includes = {role.name: role.includes for role in self.rules.roles}

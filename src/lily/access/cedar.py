@@ -13,7 +13,7 @@ from lily.access.decisions import ASSET, NO_POLICY_ALLOWS, Action, Decision
 from lily.access.roles import COLUMNS_ONLY, DEFAULT_GRANTS, SCRAPER, Grant
 from lily.domain.assets import LEAF_TYPES
 from lily.domain.errors import LilyError
-from lily.domain.policies import Effect, GranteeKind, Policy, Scope, ScopeKind
+from lily.domain.policies import Effect, Grantee, GranteeKind, Policy, Scope, ScopeKind
 
 Json = dict[str, Any]
 
@@ -51,12 +51,16 @@ class ResourceView:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalView:
-    """What policies can see of a principal: whom it is or belongs to, and its columns as a scraper."""
+    """What policies can see of a principal: whom it is or belongs to, and its columns as a scraper.
+
+    `bound_by` are roles and groups that allow it nothing, but what they forbid is forbidden to it.
+    """
 
     user: str
     roles: frozenset[str]
     groups: frozenset[str]
     columns: frozenset[str]
+    bound_by: frozenset[Grantee] = frozenset()
 
 
 def compile_policy(policy: Policy, condition: str | None) -> Json:
@@ -144,6 +148,7 @@ def _principal(view: PrincipalView) -> Json:
     parents = [_entity("Role", role) for role in view.roles] + [
         _entity("Group", name) for name in view.groups
     ]
+    parents += [_entity(_GRANTEES[each.kind], each.name) for each in view.bound_by]
     columns = [{"__entity": _entity("Asset", column)} for column in view.columns]
     return {"uid": _entity("User", view.user), "attrs": {"columns": columns}, "parents": parents}
 

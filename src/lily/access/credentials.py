@@ -150,6 +150,8 @@ class Authenticator:
             scopes,
             secret.reference,
             key.owner,
+            owner.roles | frozenset(key.owner_roles),
+            owner.groups | frozenset(key.owner_groups),
         )
         return _credential(KEY, principal, key.expires, key.owner)
 

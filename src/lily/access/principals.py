@@ -17,8 +17,10 @@ class Principal:
     scopes: frozenset[str] | None = None
     #: The id of the token or API key, by which it is revoked and audited.
     credential_id: str = ""
-    #: Whose API key this is; what is forbidden to them is forbidden to their keys.
+    #: Whose API key this is, with their roles and groups: what is forbidden to those is forbidden to it.
     owner: str = ""
+    owner_roles: frozenset[str] = frozenset()
+    owner_groups: frozenset[str] = frozenset()
 
     @property
     def person(self) -> str:

@@ -14,13 +14,18 @@ _QUERIES = load("api_keys.sql")
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """What is asked for; `scopes` None does not narrow."""
+    """What is asked for; `scopes` None does not narrow.
+
+    What is forbidden to its owner's roles and groups (these, and those in the directory) is forbidden to it.
+    """
 
     name: str
     owner: str
     roles: Sequence[str]
     scopes: Sequence[str] | None
     seconds: float
+    owner_roles: Sequence[str] = ()
+    owner_groups: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class UsableKey:
     roles: Sequence[str]
     scopes: Sequence[str] | None
     expires: float
+    owner_roles: Sequence[str]
+    owner_groups: Sequence[str]
 
 
 class ApiKeys:
@@ -61,6 +68,8 @@ class ApiKeys:
             "roles": list(new.roles),
             "scopes": None if new.scopes is None else list(new.scopes),
             "seconds": new.seconds,
+            "owner_roles": sorted(new.owner_roles),
+            "owner_groups": sorted(new.owner_groups),
         }
         rows = await self._database.fetch(_QUERIES["create_key"], values)
         return ApiKey(*rows[0]) if rows else None

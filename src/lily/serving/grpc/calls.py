@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
@@ -20,6 +20,7 @@ from lily.access.decision_points import Access
 from lily.access.notebooks import Notebook
 from lily.access.origins import Origin
 from lily.access.requests import Preference
+from lily.access.strangers import Attempt, Strangers
 from lily.domain.conditions import MAX_PURPOSE, Circumstances
 from lily.domain.errors import LilyError, Unauthenticated
 from lily.serving.grpc.errors import status_of
@@ -38,6 +39,7 @@ class Calls:
     access: Access
     trail: AuditTrail
     tenants: TenantRoutes
+    _strangers: Strangers = field(default_factory=Strangers)
 
     def method(
         self, answer: Callable[[Call, Message], Awaitable[Message]], takes: Message, gives: Message
@@ -55,8 +57,13 @@ class Calls:
         self, answer: Callable[[Call, Message], Awaitable[Message]], request: Message, context: Any
     ) -> Message:
         """Answer, or end the call with the status of what went wrong."""
+        origin = Origin(_address(context.peer()), secrets.token_hex(16))
         try:
-            return await answer(await self._call(context), request)
+            return await answer(await self._call(context, origin), request)
+        except Unauthenticated as error:
+            attempt = Attempt(origin, "grpc", type(request).DESCRIPTOR.full_name, error.message)
+            self._strangers.note(self.trail, attempt)
+            return await context.abort(status_of(error), error.message)
         except LilyError as error:
             return await context.abort(status_of(error), error.message)
         except (asyncio.CancelledError, grpc.aio.AbortError):
@@ -65,14 +72,13 @@ class Calls:
             _log.exception("grpc_failed")
             return await context.abort(grpc.StatusCode.INTERNAL, "something went wrong on our side")
 
-    async def _call(self, context: Any) -> Call:
+    async def _call(self, context: Any, origin: Origin) -> Call:
         metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
         scheme, _, text = metadata.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not text:
             raise Unauthenticated("send the metadata authorization: Bearer <token>; `lily token` prints one")
         principal = (await self.authenticator.bearer(text.strip())).principal
         self.tenants.quotas.admit(await self.tenants.of(principal.tenant_id), writing=False)
-        origin = Origin(_address(context.peer()), secrets.token_hex(16))
         purpose = metadata.get("lily-purpose", "")[:MAX_PURPOSE]
         circumstances = Circumstances(datetime.now(UTC), origin.address, purpose)
         notebook = Notebook(self.trail, principal, origin)

@@ -61,7 +61,8 @@ class ApiKeyRoutes:
         if request.state.credential.kind == KEY:
             raise Forbidden("an API key makes no API keys; log in")
         await _check_not_beyond(call, body.roles, scopes)
-        new = NewKey(body.name, call.principal.subject, body.roles, scopes, body.expires_in_days * DAY)
+        seconds, maker = body.expires_in_days * DAY, call.principal
+        new = NewKey(body.name, maker.subject, body.roles, scopes, seconds, [*maker.roles], [*maker.groups])
         value = new_value()
         made = await self.keys.create(call.tenant_id, new, Secret(API_KEY, "", "", value).hash)
         if made is None:
