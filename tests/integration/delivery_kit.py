@@ -77,7 +77,7 @@ class Dispatch:
     """One dispatcher's delivery loop, and what the database knows of deliveries."""
 
     def __init__(self, url: str, connectors: Connectors, allow: str = LOOPBACK) -> None:
-        self._url = url
+        self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
         self.queues = DeliveryQueues(url)
         self.targets = OpenTargets(connectors, target_types(), Egress(AllowList(allow)))
         self.loop = Deliverer(self.queues, self.targets, connectors.switch_off)
@@ -86,16 +86,17 @@ class Dispatch:
         return await self.queues.enqueue(wanted)
 
     def rows(self) -> list[dict[str, Any]]:
-        with psycopg.connect(self._url, row_factory=dict_row) as connection:
-            return connection.execute("SELECT * FROM deliveries ORDER BY seq").fetchall()
+        return self._connection.execute("SELECT * FROM deliveries ORDER BY seq").fetchall()
 
     def row(self, delivery: NewDelivery | UUID) -> dict[str, Any]:
         wanted = delivery if isinstance(delivery, UUID) else delivery.delivery_id
         return next(row for row in self.rows() if row["delivery_id"] == wanted)
 
     def execute(self, statement: str) -> None:
-        with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute(statement.encode())
+        self._connection.execute(statement.encode())
+
+    def close(self) -> None:
+        self._connection.close()
 
     def make_due(self) -> None:
         """Now is the time of every attempt that waits."""
@@ -111,7 +112,7 @@ class Dispatch:
                 found = [row["status"] for row in self.rows() if row["delivery_id"] in wanted]
                 if len(found) == len(wanted) and "pending" not in found:
                     return found
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
 
     async def attempted(self, delivery: NewDelivery, times: int, within: float = 20) -> dict[str, Any]:
         """Its row, when so many attempts are written down."""
@@ -120,7 +121,7 @@ class Dispatch:
                 row = self.row(delivery)
                 if len(row["log"]) >= times:
                     return row
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -134,3 +135,4 @@ async def dispatching(url: str, connectors: Connectors, allow: str = LOOPBACK) -
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             await dispatch.targets.close()
+            dispatch.close()

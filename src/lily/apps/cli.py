@@ -10,6 +10,7 @@ from lily.apps.commands.audit import audit
 from lily.apps.commands.bench import bench
 from lily.apps.commands.checks import run_tests
 from lily.apps.commands.connector import connector
+from lily.apps.commands.deliveries import deliveries
 from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
@@ -44,6 +45,7 @@ for command in (up, down, status, logs, doctor, token, migrate, replay):
     app.command()(command)
 app.add_typer(dlq, name="dlq")
 app.add_typer(lineage, name="lineage")
+app.add_typer(deliveries, name="deliveries")
 app.add_typer(tenant, name="tenant")
 app.add_typer(audit, name="audit")
 app.add_typer(secrets, name="secrets")

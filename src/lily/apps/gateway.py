@@ -18,6 +18,7 @@ from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.connectors import connector_routers, open_connectors
+from lily.apps.deliveries import delivery_routers
 from lily.apps.enforcement import EnforcementParts
 from lily.apps.identity import IdentityParts
 from lily.apps.incidents import incident_routers, open_incidents, webhook_routers
@@ -111,6 +112,7 @@ def build_app(settings: Settings) -> FastAPI:
         *scraping_routers(connectors, log, database),
         *incident_routers(incidents, writer, after, PageTokens(secret)),
         *webhook_routers(writer, receivers),
+        *delivery_routers(database, guard, PageTokens(secret)),
         TenantRest(tenants, TenantSources(homes), quotas).router(),
     ]
 

@@ -160,6 +160,9 @@ class Egress:
         self._allow = allow
         self._resolver = ThreadPoolExecutor(16, "resolver")
 
+    def close(self) -> None:
+        self._resolver.shutdown(wait=False, cancel_futures=True)
+
     def client(self, connections: int, tls: ssl.SSLContext | None = None) -> EgressClient:
         """A client for one target with at most so many connections."""
         pools = {

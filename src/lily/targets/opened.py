@@ -82,6 +82,7 @@ class OpenTargets:
         await asyncio.gather(*waiting, return_exceptions=True)
         for target in self._open.values():
             await target.close()
+        self._egress.close()
 
     async def _make(self, tenant_id: str, connector_id: str) -> Target:
         connector = await self._registry.find(tenant_id, connector_id)

@@ -23,10 +23,10 @@ _MARKS = {
     "sev-4": "🔵",
 }
 _MOST_HEADER = 150
-_MOST_TEXT = 3000
+_MOST_TEXT = 2800
 _MOST_FIELDS = 10
-# Slack allows 2,000 for a field, but some 13,000 for all of a message.
-_MOST_FIELD = 600
+# Slack allows 3,000 and 2,000 for a field, but some 13,000 for all of a message.
+_MOST_FIELD = 400
 _MOST_CONTEXT = 900
 _MOST_URL = 3000
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -95,7 +95,7 @@ def _marked(text: str) -> Block:
 
 
 def _field(label: str, value: str) -> Block:
-    return _marked(f"*{escape(line(label), 100)}*\n{escape(line(value), _MOST_FIELD) or '–'}")
+    return _marked(f"*{escape(line(label), 60)}*\n{escape(line(value), _MOST_FIELD) or '–'}")
 
 
 def _buttons(message: Message, *, with_button: bool) -> list[Block]:

@@ -29,7 +29,7 @@ from lily.targets.opened import OpenTargets
 _POLL_SECONDS = 1.0
 _MOST = 500
 _RETRY_SECONDS = 0.5
-_INTERRUPTED = (psycopg.Error, Unavailable, OSError, TimeoutError)
+_INTERRUPTED = (psycopg.OperationalError, psycopg.InterfaceError, Unavailable, OSError, TimeoutError)
 
 _log = structlog.get_logger(__name__)
 
@@ -73,27 +73,29 @@ class Telling:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def enqueue(self, changes: Sequence[Change]) -> int:
-        """Make the notifications and deliveries of these changes; returns how many deliveries were new."""
-        matches = await self._matches(changes)
-        named = {(each.subscription.tenant_id, each.subscription.target) for each in matches}
-        keeping = {
-            (tenant_id, target.connector_id)
-            for tenant_id, target in named
-            if target and (await self._targets.of(tenant_id, target.connector_id)).keeps_groups
-        }
-        return await self._queues.tell(matches, lambda fresh: deliveries_of(fresh, keeping))
+        """Make the notifications and deliveries of these changes; returns how many deliveries were new.
 
-    async def _matches(self, changes: Sequence[Change]) -> Sequence[Match]:
-        """One change that cannot be matched does not keep the others from being told."""
+        One change that cannot be told does not keep the others from being told.
+        """
         try:
-            return await self._matcher.matching(changes)
+            return await self._enqueue(changes)
         except _INTERRUPTED:
             raise
         except Exception:
             if len(changes) == 1:
-                _log.exception("change_not_matched", event=changes[0].event_id)
-                return []
-            return [match for change in changes for match in await self._matches([change])]
+                _log.exception("change_not_told", event=changes[0].event_id)
+                return 0
+            return sum([await self.enqueue([change]) for change in changes])
+
+    async def _enqueue(self, changes: Sequence[Change]) -> int:
+        matches = await self._matcher.matching(changes)
+        named = {
+            (match.subscription.tenant_id, match.subscription.target.connector_id)
+            for match in matches
+            if match.subscription.target
+        }
+        keeping = {target for target in named if (await self._targets.of(*target)).keeps_groups}
+        return await self._queues.tell(matches, lambda fresh: deliveries_of(fresh, keeping))
 
 
 def changes_of(records: Sequence[ChangeRecord]) -> list[Change]:
