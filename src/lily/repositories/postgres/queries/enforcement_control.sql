@@ -26,18 +26,18 @@ CREATE TABLE IF NOT EXISTS lily_protection.known (relation oid PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS lily_protection.options (id integer PRIMARY KEY CHECK (id = 1), deny_unknown boolean NOT NULL);
 
 CREATE OR REPLACE FUNCTION lily_protection.shadow(name) RETURNS name
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT ('lily_masked_' || CASE WHEN octet_length($1::text) <= 51 THEN $1::text ELSE md5($1::text) END)::name
 $$;
 
 CREATE OR REPLACE FUNCTION lily_protection.is_ours(name) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT starts_with($1::text, 'pg_') OR $1 = 'information_schema' OR $1 = 'lily_protection'
         OR starts_with($1::text, 'lily_masked_')
 $$;
 
 CREATE OR REPLACE FUNCTION lily_protection.rights(aclitem[]) RETURNS jsonb
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN $1 IS NOT NULL THEN coalesce((
         SELECT jsonb_agg(jsonb_build_array(e.grantor::bigint, e.grantee::bigint, e.held) ORDER BY i.place)
           FROM unnest($1) WITH ORDINALITY AS i (item, place)
@@ -49,7 +49,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
 $$;
 
 CREATE OR REPLACE FUNCTION lily_protection.rights_of(oid) RETURNS jsonb
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT jsonb_build_object('relation', lily_protection.rights(c.relacl), 'columns', coalesce((
                SELECT jsonb_object_agg(a.attnum, lily_protection.rights(a.attacl)) FROM pg_attribute a
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attacl IS NOT NULL), '{}'))
@@ -58,7 +58,7 @@ $$;
 
 -- Of a masking view, to see whether anybody changed it.
 CREATE OR REPLACE FUNCTION lily_protection.print_of(oid) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT md5(concat_ws('|', v.oid, pg_get_viewdef(v.oid), v.relowner, v.reloptions, v.relacl,
                (SELECT string_agg(concat(a.attname, a.attacl), ',' ORDER BY a.attnum) FROM pg_attribute a
                  WHERE a.attrelid = v.oid AND a.attnum > 0),
@@ -70,7 +70,7 @@ $$;
 -- Every relation that follows from a protected one: itself, what it is part of, its parts; and whoever took
 -- its name.
 CREATE OR REPLACE FUNCTION lily_protection.related() RETURNS TABLE (relation oid)
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE named AS (
         SELECT o.relation FROM lily_protection.originals o
          UNION
@@ -91,7 +91,7 @@ $$;
 -- Relations that show more than Lily left: rights to read them as a whole, or a right to read a protected column
 -- that was not there; and, when unknown ones are denied, any right to read those.
 CREATE OR REPLACE FUNCTION lily_protection.exposed() RETURNS TABLE (relation oid)
-LANGUAGE sql STABLE SET search_path = pg_catalog AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.oid
       FROM lily_protection.related() AS r JOIN pg_class c ON c.oid = r.relation
       LEFT JOIN lily_protection.originals o ON o.relation = c.oid
@@ -120,7 +120,7 @@ $$;
 -- Runs after every change of the schema by anybody else: takes away what shows too much, within their
 -- transaction, and wakes the enforcer, who puts things in order.
 CREATE OR REPLACE FUNCTION lily_protection.guard() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     shown record;
 BEGIN
@@ -147,7 +147,7 @@ END $$;
 -- INSTEAD OF INSERT and UPDATE on a masking view: writes to the relation with the rights of whoever writes.
 -- Arguments: the relation's oid, the columns PostgreSQL fills itself, the key.
 CREATE OR REPLACE FUNCTION lily_protection.write() RETURNS trigger
-LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     base regclass := TG_ARGV[0]::oid;
     filled text[] := TG_ARGV[1]::text[];

@@ -3,63 +3,66 @@
 -- Rights are lists of [grantor, grantee, [rights, with * when they may be passed on]]; the grantee 0 is PUBLIC.
 
 -- name: read_relations
--- Workshop.plan: these relations (all without names), everything they are part of and their parts.
-WITH RECURSIVE wanted AS (
-    SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-     WHERE (%(names)s::text[] IS NULL
+-- Workshop.plan: these relations (all without names), everything they are part of and their parts. What is told of
+-- each is asked for one by one, so that it costs nothing for the others.
+WITH RECURSIVE schemas AS MATERIALIZED (
+    SELECT n.oid, n.nspname, s.oid AS shadow
+      FROM pg_namespace n LEFT JOIN pg_namespace s ON s.nspname = lily_protection.shadow(n.nspname)
+     WHERE NOT lily_protection.is_ours(n.nspname)
+), wanted AS (
+    SELECT c.oid FROM pg_class c JOIN schemas n ON n.oid = c.relnamespace
+     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
+       AND (%(names)s::text[] IS NULL
+            OR current_database() || '.' || n.nspname || '.' || c.relname = ANY (%(names)s::text[])
             OR %(with_protected)s AND c.oid IN (SELECT r.relation FROM lily_protection.related() AS r)
             OR c.oid IN (SELECT s.relation FROM lily_protection.stripped s)
-            OR current_database() || '.' || n.nspname || '.' || c.relname = ANY (%(names)s::text[])
             OR c.oid IN (SELECT o.relation FROM lily_protection.originals o
                           WHERE current_database() || '.' || o.schema_name || '.' || o.relation_name
                                 = ANY (%(names)s::text[])))
-       AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT lily_protection.is_ours(n.nspname)
 ), family AS (
     SELECT oid AS relative FROM wanted
      UNION
     SELECT r.relative FROM family f CROSS JOIN LATERAL (
            SELECT i.inhparent AS relative FROM pg_inherits i WHERE i.inhrelid = f.relative
             UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = f.relative) r
+), found AS MATERIALIZED (
+    SELECT c.oid, n.nspname, c.relname, c.relkind, c.relowner, c.relrowsecurity, n.shadow
+      FROM family f JOIN pg_class c ON c.oid = f.relative JOIN schemas n ON n.oid = c.relnamespace
+     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 )
-SELECT c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.relrowsecurity,
-       columns.described,
+SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.relrowsecurity,
+       (SELECT coalesce(json_agg(json_build_array(
+                   a.attnum, a.attname,
+                   CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
+                        ELSE format_type(a.atttypid, a.atttypmod) END,
+                   CASE WHEN a.attcollation NOT IN (0, t.typcollation) THEN (
+                        SELECT json_build_array(cn.nspname, co.collname) FROM pg_collation co
+                          JOIN pg_namespace cn ON cn.oid = co.collnamespace WHERE co.oid = a.attcollation) END,
+                   CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
+                   a.attidentity <> '' OR a.attgenerated <> '') ORDER BY a.attnum), '[]')
+          FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+          LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
        ARRAY(SELECT a.attname FROM pg_index x
                JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = ANY (x.indkey)
               WHERE x.indrelid = c.oid AND x.indisprimary ORDER BY a.attnum)::text[],
        ARRAY(SELECT i.inhparent::bigint FROM pg_inherits i WHERE i.inhrelid = c.oid
               UNION ALL SELECT i.inhrelid::bigint FROM pg_inherits i WHERE i.inhparent = c.oid),
        lily_protection.rights_of(c.oid),
-       CASE WHEN o.relation IS NOT NULL THEN
-            json_build_array(o.schema_name, o.relation_name, o.rights, o.enforced, o.shield, o.fingerprint) END,
-       seen.view, s.rights
-  FROM (SELECT relative AS oid FROM family) AS w
-  JOIN pg_class c ON c.oid = w.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-  JOIN pg_namespace n ON n.oid = c.relnamespace
- CROSS JOIN LATERAL (
-       SELECT coalesce(json_agg(json_build_array(
-                  a.attnum, a.attname,
-                  CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
-                       ELSE format_type(a.atttypid, a.atttypmod) END,
-                  CASE WHEN a.attcollation NOT IN (0, t.typcollation) THEN (
-                       SELECT json_build_array(cn.nspname, co.collname) FROM pg_collation co
-                         JOIN pg_namespace cn ON cn.oid = co.collnamespace WHERE co.oid = a.attcollation) END,
-                  CASE WHEN a.attgenerated = '' THEN pg_get_expr(d.adbin, d.adrelid) END,
-                  a.attidentity <> '' OR a.attgenerated <> '') ORDER BY a.attnum), '[]') AS described
-         FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
-         LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns
-  LEFT JOIN lily_protection.originals o ON o.relation = c.oid
-  LEFT JOIN lily_protection.stripped s ON s.relation = c.oid
-  LEFT JOIN LATERAL (
-       SELECT json_build_array(lily_protection.print_of(v.oid),
-              (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
-                 FROM pg_attribute a WHERE a.attrelid = v.oid AND a.attnum > 0),
-              EXISTS (SELECT FROM pg_depend u JOIN pg_rewrite w ON w.oid = u.objid
-                       WHERE u.classid = 'pg_rewrite'::regclass AND u.refclassid = 'pg_class'::regclass
-                         AND u.refobjid = v.oid AND w.ev_class <> v.oid), pg_get_viewdef(v.oid)) AS view
-         FROM pg_class v JOIN pg_namespace vn ON vn.oid = v.relnamespace
-        WHERE vn.nspname = lily_protection.shadow(n.nspname) AND v.relname = c.relname) AS seen ON true
- ORDER BY n.nspname, c.relname
+       (SELECT json_build_array(o.schema_name, o.relation_name, o.rights, o.enforced, o.shield, o.fingerprint)
+          FROM lily_protection.originals o WHERE o.relation = c.oid),
+       (SELECT json_build_array(
+                   lily_protection.print_of(v.oid),
+                   (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
+                      FROM pg_attribute a WHERE a.attrelid = v.oid AND a.attnum > 0),
+                   EXISTS (SELECT FROM pg_depend u JOIN pg_rewrite w ON w.oid = u.objid
+                            WHERE u.classid = 'pg_rewrite'::regclass AND u.refclassid = 'pg_class'::regclass
+                              AND u.refobjid = v.oid AND w.ev_class <> v.oid),
+                   pg_get_viewdef(v.oid))
+          FROM pg_class v WHERE v.relnamespace = c.shadow AND v.relname = c.relname),
+       (SELECT s.rights FROM lily_protection.stripped s WHERE s.relation = c.oid)
+  FROM found c
+ ORDER BY c.nspname, c.relname
 
 -- name: read_view
 -- Workshop.apply: the fingerprint of a view as it has become.
