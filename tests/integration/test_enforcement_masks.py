@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from kit.enforced import Warehouse, denied, enforce, masked
 from lily.domain.masks import Mask, MaskKind
 from lily.domain.protection import Protection
+from lily.targets.enforcement.connections import set_up
+from lily.targets.enforcement.preparation import Options, Preparation
+from lily.targets.enforcement.workshop import Workshop
 
 if TYPE_CHECKING:
     from lily.standalone.services import Services
@@ -254,3 +258,38 @@ def test_a_role_keeps_its_own_search_path_and_reads_masks_in_it(warehouse: Wareh
     enforce(workshop, {warehouse.column("customers", "email", "sales"): (masked(),)})
     assert bob.execute("SELECT * FROM customers").fetchall() == [(9, None)]
     assert ana.execute("SELECT email FROM customers WHERE id = 1").fetchone() == ("ada@example.org",)
+
+
+def test_without_a_superuser_masks_work_and_what_cannot_be_done_is_told(warehouse: Warehouse) -> None:
+    """A role with the rights of the tables' owner, who may create schemas and owns the database."""
+    warehouse.run("GRANT {owner} TO {auditor} WITH INHERIT TRUE, SET TRUE")
+    owned = sql.SQL("ALTER DATABASE {} OWNER TO {}")
+    warehouse.boss.execute(
+        owned.format(sql.Identifier(warehouse.database), sql.Identifier(warehouse.roles["auditor"]))
+    )
+    session = set_up(warehouse.connect("auditor"))
+    before = warehouse.snapshot()
+    options = Options("salt")
+    problems = Preparation(session, options).make()
+    assert any("not a superuser" in each for each in problems)
+    workshop = Workshop(session, options)
+    outcome = enforce(workshop, email(warehouse))
+    assert outcome.failed == {}
+    ana = warehouse.connect("ana")
+    assert ana.execute("SELECT email FROM customers WHERE id = 1").fetchone() == (None,)
+    with pytest.raises(REFUSED):
+        ana.execute("SELECT email FROM public.customers")
+    enforce(workshop, {})
+    assert warehouse.snapshot() == before
+    Preparation(session, options).drop()
+
+
+def test_a_temporary_table_does_not_deceive_the_guard(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    enforce(workshop, email(warehouse))
+    warehouse.run(
+        """SET ROLE {owner}; CREATE TEMP TABLE pg_class AS SELECT * FROM pg_catalog.pg_class WHERE false;
+        GRANT SELECT ON public.customers TO {ana}; RESET ROLE"""
+    )
+    with pytest.raises(REFUSED):
+        warehouse.connect("ana").execute("SELECT email FROM public.customers")

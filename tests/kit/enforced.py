@@ -60,6 +60,7 @@ class Warehouse:
 
     def __init__(self, server_url: str, tables: LiteralString = _TABLES) -> None:
         self._server_url = server_url
+        self._server = psycopg.connect(server_url, autocommit=True)
         self._mark = uuid4().hex[:8]
         self.database = f"warehouse_{self._mark}"
         self.roles = {name: f"{name}_{self._mark}" for name in ROLES}
@@ -125,8 +126,10 @@ class Warehouse:
         for session in self._sessions:
             session.close()
         self._on_server(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.database)))
-        for role in self.roles.values():
-            self._on_server(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+        self._on_server(
+            sql.SQL("DROP ROLE {}").format(sql.SQL(", ").join(map(sql.Identifier, self.roles.values())))
+        )
+        self._server.close()
 
     def _make_roles(self) -> None:
         for role in self.roles.values():
@@ -135,8 +138,7 @@ class Warehouse:
         self.run("GRANT {analysts} TO {ana}, {bob}")
 
     def _on_server(self, statement: sql.Composed) -> None:
-        with psycopg.connect(self._server_url, autocommit=True) as connection:
-            connection.execute(statement)
+        self._server.execute(statement)
 
 
 def masked(mask: Mask | None = None, *spared: str, rule: str = "rule") -> Protection:

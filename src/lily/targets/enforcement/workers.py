@@ -21,6 +21,7 @@ from lily.targets.enforcement.workshop import EVERYTHING, Outcome, Scope
 
 #: Where the database cannot tell of changes, they are repaired within this time.
 CHECK_SECONDS = 30.0
+CHECK = "check"
 _RETRY_SECONDS = 1.0
 _LONGEST_PAUSE = 30.0
 
@@ -69,6 +70,8 @@ class Worker:
         self._problems: list[str] = []
         self._troubles: dict[str, str] = {}
         self._pause = _RETRY_SECONDS
+        #: What a look at everything found in order: the database's trace, and what was wanted.
+        self._checked: tuple[str, dict[str, tuple[Protection, ...]]] = ("", {})
         self._unfinished: tuple[tuple[Spoken, ...], str] = ((), "")
 
     def tell_assets(self, assets: Iterable[str]) -> None:
@@ -133,7 +136,7 @@ class Worker:
             await asyncio.wait_for(self._woken.wait(), seconds)
         except TimeoutError:
             if not self._inbox:
-                self._inbox.everything = "check"
+                self._inbox.everything = CHECK
         self._woken.clear()
 
     async def _step(self, target: Target) -> None:
@@ -166,10 +169,21 @@ class Worker:
             scope = Scope(frozenset(affected), with_protected=told.is_disturbed)
             if told.is_disturbed and self.access.options.deny_unknown:
                 scope = EVERYTHING
-        outcome = await self._enforce(target, scope, told.everything or ("tags" if told.assets else "check"))
+        if told.everything == CHECK and await self._is_untouched(target):
+            return Outcome()
+        outcome = await self._enforce(target, scope, told.everything or ("tags" if told.assets else CHECK))
+        if told.everything and not outcome.failed and not outcome.waiting:
+            self._checked = await self._trace(target)
         if told.everything or outcome.failed or outcome.waiting or self._troubles:
             await self._tell_state(target, outcome)
         return outcome
+
+    async def _is_untouched(self, target: Target) -> bool:
+        """Whether a look at everything would find what the last one found."""
+        return not self.access.options.deny_unknown and self._checked == await self._trace(target)
+
+    async def _trace(self, target: Target) -> tuple[str, dict[str, tuple[Protection, ...]]]:
+        return await asyncio.to_thread(target.workshop.trace), self._wanted.protections()
 
     def _whole_scope(self) -> Scope:
         if self.access.options.deny_unknown:

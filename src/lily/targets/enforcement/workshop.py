@@ -104,6 +104,10 @@ class Workshop:
                     failed[work.relation.label] = told(error)
         return failed
 
+    def trace(self) -> str:
+        """Another one whenever anybody has changed something about what is protected."""
+        return str(self._fetch(_TARGET["read_trace"])[0][0])
+
     def text(self, statement: Statement) -> str:
         return statement.as_string(self._connection)
 

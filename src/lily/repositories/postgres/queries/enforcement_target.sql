@@ -64,6 +64,19 @@ SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint,
   FROM found c
  ORDER BY c.nspname, c.relname
 
+-- name: read_trace
+-- Workshop.trace: changes whenever a row of the catalog about a protected relation or a masking view does, or one
+-- comes or goes; cheap enough to ask often.
+SELECT md5(string_agg(concat_ws(',', c.oid, c.xmin,
+           (SELECT string_agg(a.xmin::text, '.' ORDER BY a.attnum) FROM pg_attribute a
+             WHERE a.attrelid = c.oid AND a.attnum > 0),
+           (SELECT string_agg(r.xmin::text, '.' ORDER BY r.oid) FROM pg_rewrite r WHERE r.ev_class = c.oid),
+           (SELECT string_agg(t.xmin::text, '.' ORDER BY t.oid) FROM pg_trigger t WHERE t.tgrelid = c.oid)),
+       '|' ORDER BY c.oid))
+  FROM pg_class c
+ WHERE c.oid IN (SELECT relation FROM lily_protection.related() UNION SELECT relation FROM lily_protection.stripped)
+    OR c.relnamespace IN (SELECT oid FROM pg_namespace WHERE starts_with(nspname, 'lily_masked_'))
+
 -- name: read_view
 -- Workshop.apply: the fingerprint of a view as it has become.
 SELECT lily_protection.print_of(v.oid) FROM pg_class v JOIN pg_namespace n ON n.oid = v.relnamespace
