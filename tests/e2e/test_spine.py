@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -11,6 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 from confluent_kafka import Message, Producer
 
+from kit import monte_carlo
 from kit.eventually import eventually
 from kit.platform import ASSETS, Platform, Tenant, table
 from lily.domain.assets import derive_asset_id
@@ -36,7 +38,7 @@ def test_an_asset_posted_is_created_and_readable_when_the_call_returns(tenant: T
     assert UUID(created.headers["lily-event-id"])
     read = tenant.get()
     assert (read.status_code, read.headers["etag"]) == (200, '"1"')
-    assert read.json() == created.json()
+    assert read.json() == created.json() | {"incidents": [], "affected_upstream": []}
     assert (read.json()["tags"], read.json()["metadata"]) == (["pii"], {"rows": 1})
 
 
@@ -313,3 +315,95 @@ def test_a_write_is_in_the_audit_as_it_was_asked_for_and_as_it_was_applied(tenan
     of_asset = tenant.call("GET", "/audit/asset-3", role="auditor").json()["entries"]
     assert [entry["events"] for entry in of_asset] == [5], "the batch it was written in"
     tenant.platform.lily("audit", "verify")
+
+
+def connected(tenant: Tenant) -> str:
+    """A Monte Carlo connector of the tenant; its name is its secret."""
+    body = {
+        "type": "monte-carlo",
+        "name": "mc",
+        "secret": tenant.name,
+        "config": {"data_source": "warehouse"},
+    }
+    answer = tenant.call("POST", f"/../connectors/{tenant.name}", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["connector_id"])
+
+
+def reported(tenant: Tenant, connector: str, body: bytes) -> tuple[str, str]:
+    """A signed webhook, taken; the incident and the event."""
+    path, headers = f"/lily/v1/webhooks/monte-carlo/{connector}", monte_carlo.signed(tenant.name, body)
+    answer = tenant.platform.client.post(path, content=body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["incidents"][0], answer.headers["lily-event-id"]
+
+
+def shown(tenant: Tenant, asset_id: str, after: str) -> tuple[list[str], list[str]]:
+    """The incidents on an asset and upstream of it."""
+    document = tenant.get(asset_id, lily_after=after).json()
+    return tuple(  # type: ignore[return-value] # two of them
+        [each["incident_id"] for each in document[name]] for name in ("incidents", "affected_upstream")
+    )
+
+
+def test_a_signed_webhook_is_an_incident_on_its_asset_and_downstream_until_it_is_resolved(
+    tenant: Tenant,
+) -> None:
+    assets = [table("o-1", data_source="warehouse", external_id="db.shop.orders"), table("board")]
+    tenant.post({"assets": assets})
+    edge = {"from_asset_id": "o-1", "to_asset_id": "board", "relationship_type": "used-in"}
+    tenant.call("POST", "/lineage", json=edge)
+    connector = connected(tenant)
+    incident, event = reported(tenant, connector, monte_carlo.created("a", "orders"))
+    assert shown(tenant, "o-1", event) == ([incident], [])
+    assert shown(tenant, "board", event) == ([], [incident])
+    told = tenant.platform.find_record(
+        Topic.METADATA_CHANGES,
+        lambda record: (
+            headers_of(record).get("ce_id") == event
+            and headers_of(record)["ce_type"] == "io.lily.incident.changed.v1"
+        ),
+    )
+    change = json.loads(told.value() or b"")
+    assert (change["outcome"], change["asset_id"], change["incident_id"]) == ("opened", "o-1", incident)
+    assert told.key() == f"{tenant.name}/o-1".encode()
+    acknowledged = tenant.call("POST", f"/../incidents/{incident}/acknowledge", json={"comment": "on it"})
+    assert (acknowledged.status_code, acknowledged.json()["status"]) == (200, "acknowledged")
+    _, event = reported(tenant, connector, monte_carlo.update("a", "resolved"))
+    assert shown(tenant, "board", event) == shown(tenant, "o-1", event) == ([], [])
+    timeline = tenant.call("GET", f"/../incidents/{incident}").json()["timeline"]
+    assert [(step["step"], step["actor"]) for step in timeline] == [
+        ("opened", "connector/mc"),
+        ("acknowledged", "ada"),
+        ("resolved", "connector/mc"),
+    ]
+
+
+def test_an_incident_that_came_before_its_asset_is_attached_when_the_asset_comes(tenant: Tenant) -> None:
+    incident, _ = reported(tenant, connected(tenant), monte_carlo.created("a", "orders"))
+    created = tenant.post(asset_id="o-1", data_source="warehouse", external_id="db:shop.orders")
+    assert shown(tenant, "o-1", created.headers["lily-event-id"]) == ([incident], [])
+    told = tenant.platform.find_record(
+        Topic.METADATA_CHANGES,
+        lambda record: (
+            b'"attached"' in (record.value() or b"") and incident.encode() in (record.value() or b"")
+        ),
+    )
+    assert json.loads(told.value() or b"")["asset_id"] == "o-1"
+
+
+def test_twenty_webhooks_a_second_are_told_soon(tenant: Tenant) -> None:
+    connector = connected(tenant)
+    reported(tenant, connector, monte_carlo.created("warm", "orders"))
+    pace, count = 0.05, 40
+    started, ids = time.monotonic(), []
+    for number in range(count):
+        time.sleep(max(0.0, started + number * pace - time.monotonic()))
+        ids.append(reported(tenant, connector, monte_carlo.created(str(number), "orders"))[1])
+    query = """
+        SELECT count(*) AS told, max(extract(epoch FROM c.applied_at - c.event_time))::float AS worst
+          FROM incident_changes AS c WHERE c.tenant_id = %s AND c.event_id = ANY(%s::uuid[])"""
+    [seen] = eventually(
+        lambda: [row for row in tenant.platform.fetch(query, tenant.name, ids) if row["told"] == count]
+    )
+    assert seen["worst"] < 5.0, "a bound for a loaded machine; docs/benchmarks.md has the figures"

@@ -85,8 +85,6 @@ class Incidents:
 
     async def concerning(self, call: Call, asset_id: str) -> Concern:
         """What concerns an asset the caller may read."""
-        if not await self.stored.any_open(call.tenant_id):
-            return Concern()
         own = await self.stored.open_on(call.tenant_id, [asset_id], MOST_SHOWN)
         return Concern(own, await self._upstream(call, asset_id))
 

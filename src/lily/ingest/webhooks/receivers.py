@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lily.domain.connectors import Connector
 from lily.domain.errors import Forbidden
@@ -12,22 +11,15 @@ from lily.repositories.postgres.announcements import Announcement, Announcements
 from lily.repositories.postgres.connectors import ANNOUNCED, PostgresConnectors
 
 
-@dataclass(frozen=True)
-class Receiver:
-    """A connector that takes webhooks, and what they are checked with."""
-
-    connector: Connector
-    secrets: Secrets
-
-
 class Receivers:
-    """The receivers of one process. What is remembered is relied on only while no change goes unheard: a
-    connector that was removed is refused as soon as the removal is answered."""
+    """The connectors that take webhooks, as one process knows them. What is remembered is relied on only
+    while no change goes unheard: one that was removed is refused as soon as the removal is answered."""
 
     def __init__(self, connectors: PostgresConnectors, announcements: Announcements) -> None:
         self._connectors = connectors
         self._announcements = announcements
-        self._known: dict[str, list[Receiver]] = {}
+        self._known: dict[str, Sequence[Connector]] = {}
+        self._secrets: dict[str, Secrets] = {}
         announcements.subscribe(self._hear)
 
     async def authentic(
@@ -37,15 +29,12 @@ class Receivers:
 
         Without an id the signature alone decides, and it must be that of exactly one connector.
         """
-        receivers = [
-            receiver
-            for receiver in await self._of(source.type.name)
-            if connector_id in (None, receiver.connector.connector_id) and _may_be(receiver, delivery)
-        ]
         signed = [
-            receiver.connector
-            for receiver in receivers
-            if source.is_authentic(delivery, receiver.connector.config, receiver.secrets)
+            connector
+            for connector in await self._of(source.type.name)
+            if connector_id in (None, connector.connector_id)
+            and _may_be(connector, delivery)
+            and await self._is_authentic(source, delivery, connector)
         ]
         if not signed:
             raise Forbidden("the signature is missing or is not that of a connector here; check its secret")
@@ -55,27 +44,44 @@ class Receivers:
             )
         return signed[0]
 
-    async def _of(self, type_name: str) -> Sequence[Receiver]:
+    async def _is_authentic(self, source: WebhookSource, delivery: Delivery, connector: Connector) -> bool:
+        secrets = await self._secrets_of(connector)
+        needed = {name for name, is_needed in source.type.secrets.items() if is_needed}
+        return needed <= set(secrets) and source.is_authentic(delivery, connector.config, secrets)
+
+    async def _of(self, type_name: str) -> Sequence[Connector]:
         known = self._known.get(type_name)
         if known is not None and self._announcements.is_current():
             return known
         generation = self._announcements.generation
-        found = [
-            Receiver(connector, await self._connectors.secrets_of(connector))
-            for connector in await self._connectors.everywhere([type_name])
-            if not connector.is_disabled
-        ]
-        if generation == self._announcements.generation and self._announcements.is_current():
+        everywhere = await self._connectors.everywhere([type_name])
+        found = [connector for connector in everywhere if not connector.is_disabled]
+        if self._may_remember(generation):
             self._known[type_name] = found
         return found
+
+    async def _secrets_of(self, connector: Connector) -> Secrets:
+        known = self._secrets.get(connector.connector_id)
+        if known is not None and self._announcements.is_current():
+            return known
+        generation = self._announcements.generation
+        found = await self._connectors.secrets_of(connector)
+        if self._may_remember(generation):
+            self._secrets[connector.connector_id] = found
+        return found
+
+    def _may_remember(self, generation: int) -> bool:
+        """Whether nothing was announced since: what was read is what is."""
+        return generation == self._announcements.generation and self._announcements.is_current()
 
     def _hear(self, announcement: Announcement | None) -> None:
         if announcement is None or announcement.kind == ANNOUNCED:
             self._known.clear()
+            self._secrets.clear()
 
 
-def _may_be(receiver: Receiver, delivery: Delivery) -> bool:
+def _may_be(connector: Connector, delivery: Delivery) -> bool:
     """Whether the account that sends is the connector's, if the connector says which one that is."""
-    expected = receiver.connector.config.get("account_id")
+    expected = connector.config.get("account_id")
     account = delivery.payload.get("account")
     return not expected or (isinstance(account, dict) and account.get("id") == expected)

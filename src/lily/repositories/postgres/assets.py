@@ -25,6 +25,8 @@ class StoredAsset:
     version: int
     document: str
     traits: Traits
+    #: Whether any asset of the tenant has an open incident; mostly none has: nothing to look for.
+    incidents_about: bool = False
 
     @property
     def asset_type(self) -> str:
@@ -123,7 +125,7 @@ class PostgresAssets:
 
 
 def _stored(row: Row) -> StoredAsset:
-    return StoredAsset(row[0], row[1], _traits(row[2:]))
+    return StoredAsset(row[0], row[1], _traits(row[2:10]), *row[10:])
 
 
 def _traits(row: Row) -> Traits:

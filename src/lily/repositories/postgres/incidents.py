@@ -84,11 +84,6 @@ class PostgresIncidents:
         rows = await self._database.fetch(_QUERIES["list_steps"], asked)
         return [StoredStep(*row) for row in reversed(rows)]
 
-    async def any_open(self, tenant_id: str) -> bool:
-        """Whether there is an open incident on any asset; mostly there is none, and nothing to look for."""
-        [(found,)] = await self._database.fetch(_QUERIES["any_open"], {"tenant_id": tenant_id})
-        return bool(found)
-
     async def open_on(self, tenant_id: str, asset_ids: Sequence[str], limit: int) -> list[StoredIncident]:
         """The gravest open incidents of these assets."""
         return await self._fetch("open_on", tenant_id, asset_ids=list(asset_ids), limit=limit)

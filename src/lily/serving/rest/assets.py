@@ -68,7 +68,7 @@ class AssetReads:
         if as_of is not None:
             return await self._as_of(call, asset_id, read_moment("as_of", as_of))
         asset = await self._readable(call, asset_id)
-        concern = await self._incidents.concerning(call, asset_id)
+        concern = await self._incidents.concerning(call, asset_id) if asset.incidents_about else Concern()
         return _asset_answer(request, asset, concern)
 
     async def _readable(self, call: Call, asset_id: str) -> StoredAsset:

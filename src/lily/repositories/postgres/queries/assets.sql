@@ -3,7 +3,9 @@
 -- name: find_asset
 -- PostgresAssets.find: a visible asset; one that was only spoken about, or purged, is not.
 SELECT a.version, shown_document(a), a.asset_id, a.asset_type, a.data_source, a.asset_owner,
-       a.source_tags, a.user_tags, further_tags(a.tenant_id, a.asset_id), a.is_deleted
+       a.source_tags, a.user_tags, further_tags(a.tenant_id, a.asset_id), a.is_deleted,
+       EXISTS (SELECT FROM incidents AS i
+                WHERE i.tenant_id = a.tenant_id AND i.asset_id IS NOT NULL AND i.status <> 'resolved')
   FROM assets a
  WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = %(asset_id)s
    AND a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL

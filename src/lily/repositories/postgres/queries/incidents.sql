@@ -38,11 +38,6 @@ SELECT i.incident_id, i.asset_id, i.status, i.opened_at,
  WHERE i.tenant_id = %(tenant_id)s AND i.asset_id = ANY(%(asset_ids)s::text[]) AND i.status <> 'resolved'
  ORDER BY i.severity NULLS LAST, i.opened_at DESC, i.incident_id LIMIT %(limit)s
 
--- name: any_open
--- PostgresIncidents.any_open: whether an asset of the tenant has an incident that is not resolved.
-SELECT EXISTS (SELECT FROM incidents AS i
-                WHERE i.tenant_id = %(tenant_id)s AND i.asset_id IS NOT NULL AND i.status <> 'resolved')
-
 -- name: open_upstream
 -- PostgresIncidents.open_upstream: the open incidents of everything an asset comes from, at any distance, over
 -- edges between assets that are there. The walk goes up from the asset, a level at a time.
