@@ -286,6 +286,9 @@ def test_a_subscription_made_with_a_key_has_the_rights_of_the_key_and_ends_with_
             here.hide("pii")  # from viewers, not from owners
             here.execute("UPDATE assets SET user_tags = '{pii}' WHERE asset_id = 'daily'")
             assert await here.told(changed("orders"), changed("daily")) == ["orders"]
+            here.execute("UPDATE assets SET user_tags = '{own}' WHERE asset_id = 'daily'")
+            here.hide("own", role="owner")  # what is forbidden to whom it belongs to is forbidden to a key
+            assert await here.told(changed("orders"), changed("daily")) == ["orders"]
             here.execute("UPDATE api_keys SET revoked_at = clock_timestamp()")
             assert await here.told(changed("orders")) == []
 

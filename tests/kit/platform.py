@@ -34,8 +34,9 @@ HEALTH = "/lily/v1/system/health"
 class Platform:
     """A running installation."""
 
-    def __init__(self, data_dir: Path, port: int) -> None:
+    def __init__(self, data_dir: Path, port: int, environment: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir
+        self._environment = dict(environment or {})
         self.base_url = f"http://127.0.0.1:{port}"
         self.client = httpx.Client(base_url=self.base_url, timeout=40)
 
@@ -47,12 +48,12 @@ class Platform:
         """What `./lily …` prints."""
         command = [str(ROOT / "lily"), *arguments, "--data-dir", str(self.data_dir)]
         foreign = {name: value for name, value in os.environ.items() if not name.startswith("LILY_")}
-        done = subprocess.run(command, capture_output=True, text=True, env=foreign)
+        done = subprocess.run(command, capture_output=True, text=True, env=foreign | self._environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def token(self, tenant: str, role: str = "owner") -> str:
-        return mint_token(self.settings.auth.secret.get_secret_value(), tenant, role, "ada", 3600)
+    def token(self, tenant: str, role: str = "owner", subject: str = "ada") -> str:
+        return mint_token(self.settings.auth.secret.get_secret_value(), tenant, role, subject, 3600)
 
     def pids(self) -> dict[str, int]:
         """The process of every part, as the supervisor knows them."""
@@ -130,8 +131,9 @@ def table(asset_id: str = "orders", **said: Any) -> dict[str, Any]:
 
 
 @contextmanager
-def running_platform(data_dir: Path) -> Iterator[Platform]:
-    platform = Platform(data_dir, _free_port())
+def running_platform(data_dir: Path, environment: Mapping[str, str] | None = None) -> Iterator[Platform]:
+    """`environment` is set for it as an operator would."""
+    platform = Platform(data_dir, _free_port(), environment)
     try:
         platform.lily("up", "--detach", "--port", str(platform.client.base_url.port))
         yield platform

@@ -16,9 +16,7 @@ from lily.serving.notifications import Notifications
 from lily.serving.rest.notifications import NotificationRoutes
 from lily.serving.rest.pages import PageTokens
 from lily.serving.rest.subscriptions import SubscriptionRoutes
-
-#: The types of connectors that can be told something.
-TARGET_TYPES = ("slack", "webhook")
+from lily.targets.frame import target_types
 
 
 def notification_routers(
@@ -31,7 +29,7 @@ def notification_routers(
     """To be put before the routes about assets, whose paths would take everything."""
     subscriptions, identities = PostgresSubscriptions(database), Identities(database)
     routes = SubscriptionRoutes(
-        subscriptions, connectors, identities, announcements, tokens, frozenset(TARGET_TYPES)
+        subscriptions, connectors, identities, announcements, tokens, frozenset(target_types())
     )
     notifications = Notifications(PostgresNotifications(database), writer.guard)
     return [

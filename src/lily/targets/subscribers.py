@@ -83,7 +83,16 @@ class LiveSubscribers:
 
 def _principal(tenant_id: str, rights: Rights) -> Principal:
     scopes = None if rights.scopes is None else frozenset(rights.scopes)
+    owner, groups = rights.owner, rights.owner_groups
     if rights.key_name is None:
-        return Principal(tenant_id, rights.owner, rights.roles, rights.groups, scopes)
-    subject = f"key:{rights.key_name}"
-    return Principal(tenant_id, subject, rights.roles, rights.groups, scopes, owner=rights.owner)
+        return Principal(tenant_id, owner, rights.roles | rights.owner_roles, groups, scopes)
+    return Principal(
+        tenant_id,
+        f"key:{rights.key_name}",
+        rights.roles,
+        groups,
+        scopes,
+        owner=owner,
+        owner_roles=rights.owner_roles,
+        owner_groups=groups | rights.key_groups,
+    )

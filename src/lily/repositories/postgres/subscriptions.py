@@ -27,8 +27,12 @@ class Rights:
     owner: str
     key_name: str | None
     scopes: Sequence[str] | None
+    #: Of the credential that wrote it.
     roles: frozenset[str]
-    groups: frozenset[str]
+    owner_roles: frozenset[str]
+    owner_groups: frozenset[str]
+    #: Those of its owner that only the key knows of.
+    key_groups: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +141,8 @@ def _subscription(tenant_id: str, row: Row) -> Subscription:
 
 
 def _rights(row: Row) -> Rights:
-    key_name, scopes, roles, groups = row[11:15]
-    return Rights(row[2], key_name, scopes, frozenset(roles), frozenset(groups))
+    key_name, scopes, *names = row[11:17]
+    return Rights(row[2], key_name, scopes, *map(frozenset, names))
 
 
 def _stored(tenant_id: str, row: Row) -> StoredSubscription:

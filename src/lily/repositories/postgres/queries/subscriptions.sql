@@ -4,12 +4,11 @@
 -- PostgresSubscriptions.load: all that can tell something, with the rights their owners have now. Left out are
 -- those of people who are gone or may no longer log in, and those made with a key that was revoked.
 SELECT s.subscription_id::text, s.name, coalesce(u.user_name, s.owner), s.selection, s.connector_id, s.options,
-       s.title, s.text, s.is_disabled, s.created_at, s.updated_at, k.name, s.scopes,
-       CASE WHEN s.key_id IS NULL THEN s.roles || coalesce(u.roles, '{}') || ARRAY(
+       s.title, s.text, s.is_disabled, s.created_at, s.updated_at, k.name, s.scopes, s.roles,
+       coalesce(k.owner_roles, '{}') || coalesce(u.roles, '{}') || ARRAY(
             SELECT DISTINCT r.role FROM group_roles AS r
-             WHERE r.tenant_id = %(tenant_id)s AND r.group_name = ANY(s.groups || member_of.names))
-            ELSE s.roles END,
-       s.groups || member_of.names
+             WHERE r.tenant_id = %(tenant_id)s AND r.group_name = ANY(s.groups || member_of.names)),
+       s.groups || member_of.names, coalesce(k.owner_groups, '{}')
   FROM subscriptions AS s
   LEFT JOIN users AS u ON u.tenant_id = %(tenant_id)s
         AND (u.user_id = s.user_id OR (s.user_id IS NULL AND lower(u.user_name) = lower(s.owner)))
