@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -89,6 +90,7 @@ class Worker:
     async def run(self) -> None:
         pause = _RETRY_SECONDS
         while True:
+            began = time.monotonic()
             try:
                 await self._work_until_lost()
             except Exception as error:  # one database's trouble is not another's
@@ -96,8 +98,9 @@ class Worker:
                 with suppress(LilyError, psycopg.Error):
                     await self._tell("unreachable", {"error": str(error).strip()[:500]})
             self.tell_everything("start")
+            lasted = time.monotonic() - began
+            pause = _RETRY_SECONDS if lasted > _LONGEST_PAUSE else min(pause * 2, _LONGEST_PAUSE)
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def release(self) -> None:
         """Leave the database as if Lily had never been there."""

@@ -14,6 +14,7 @@ from typing import Any, LiteralString
 
 import psycopg
 import structlog
+from psycopg import sql
 
 from lily.domain.protection import Protection
 from lily.repositories.postgres.queries import load
@@ -145,8 +146,8 @@ class Workshop:
             outcome.failed[label] = told(error)
 
     def _carry_out(self, work: Work, statements: Sequence[Statement], *, is_whole: bool = True) -> None:
-        for statement in statements:
-            self._connection.execute(statement)
+        if statements:
+            self._connection.execute(sql.SQL(";\n").join(statements))  # at once: they wait for no answer
         oid = work.relation.oid
         self._fetch(_CONTROL["forget_stripped"], {"relation": oid})
         if work.original is None:
