@@ -8,8 +8,11 @@ from uuid import uuid4
 
 import pytest
 from httpx import Response
+from websockets.sync.client import connect
 
+from kit.eventually import eventually
 from kit.platform import Platform, Tenant
+from kit.trino import QueryRefused, Trino, table_of
 from lily.log.topics import Topic
 
 GOVERNANCE = "/governance"
@@ -359,3 +362,30 @@ def test_a_record_that_says_nothing_sensible_is_a_dead_letter(graph: Graph) -> N
     asset = f"end-{uuid4().hex}"
     body = {"from_asset_id": asset, "to_asset_id": "b", "relationship_type": "likes"}
     assert graph.call("POST", "/lineage", json=body).status_code == 422
+
+
+def test_a_tag_two_hops_upstream_masks_a_column_for_an_engine_and_is_told_live(graph: Graph) -> None:
+    path, columns = "warehouse.sales.{}.email", ("raw", "orders", "report")
+    bodies = [
+        {"asset_id": name, "asset_name": "email", "asset_type": "column", "data_source": "pg"}
+        | {"external_id": path.format(name), "metadata": {"data_type": "text"}}
+        for name in columns
+    ]
+    graph._written(graph.call("POST", json={"assets": bodies}))
+    graph.link("raw>orders", "orders>report")
+    owner = {"authorization": f"Bearer {graph.platform.token(graph.name)}"}
+    client = graph.platform.client
+    assert client.post("/lily/v1/protection/rules", json={"tag": "PII"}, headers=owner).status_code == 201
+    trino = Trino(client, graph.platform.token(graph.name, "engine"))
+    report = table_of("warehouse", "sales", "report", "email")
+    assert eventually(lambda: trino.select("ana", report) == {}, ignoring=(QueryRefused,))
+    url = f"ws://127.0.0.1:{client.base_url.port}/ws/notifications"
+    with connect(url, additional_headers=owner, proxy=None) as live:
+        live.send(json.dumps({"type": "subscribe", "filters": {"tags": ["PII"], "metadata_ids": ["report"]}}))
+        assert json.loads(live.recv(20))["type"] == "subscribed"
+        graph.tag("raw")
+        told = json.loads(live.recv(20))
+    assert (told["metadata_id"], told["change"]["added"]) == ("report", ["PII"])
+    eventually(lambda: trino.select("ana", report) == {"email": "NULL"})
+    graph.untag("raw")
+    eventually(lambda: trino.select("ana", report) == {})

@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
 from fastapi import WebSocket, WebSocketDisconnect
 
 from lily.access.calls import forbidden
@@ -32,6 +33,8 @@ HEARTBEAT_SECONDS = 20.0
 _SUBSCRIBE_SECONDS = 10.0
 _SEND_SECONDS = 15.0
 _MOST_CHARACTERS = 256 * 1024
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Connection:
         try:
             await self._serve()
         except WebSocketDisconnect:
-            return
+            self._log(Code.GOING_AWAY)
         except LilyError as error:
             await self._close(closing_of(error))
         except Closing as closing:
@@ -157,7 +160,7 @@ class Connection:
         try:
             while True:
                 text = (await self._socket.receive_text())[:_MOST_CHARACTERS]
-                if text.strip() in ('{"type":"ping"}', '{"type": "ping"}'):
+                if _is_ping(text):
                     await self._send({"type": "pong"})
                 else:
                     reader.filters = parse_model(Subscribe, text.encode()).filters
@@ -175,6 +178,18 @@ class Connection:
         except TimeoutError:
             raise too_slow() from None
 
+    def _log(self, code: Code) -> None:
+        tenant = self._listener.notebook.principal.tenant_id
+        _log.info("live_closed", code=code.value, tenant=tenant, trace_id=self._listener.origin.trace_id)
+
     async def _close(self, closing: Closing) -> None:
+        self._log(closing.code)
         with suppress(RuntimeError, WebSocketDisconnect, TimeoutError, OSError):  # it is closed already
             await asyncio.wait_for(self._socket.close(closing.code, closing.fitted), _SEND_SECONDS)
+
+
+def _is_ping(text: str) -> bool:
+    try:
+        return bool(json.loads(text) == {"type": "ping"})
+    except ValueError:
+        return False

@@ -14,6 +14,7 @@ import structlog
 
 from lily.domain.changes import ChangeKind
 from lily.domain.errors import LilyError, Unavailable
+from lily.domain.policies import ScopeKind
 from lily.repositories.postgres.announcements import Announcement, Announcements
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns
 from lily.repositories.postgres.protection_rules import PROTECTION, PostgresProtectionRules
@@ -25,8 +26,10 @@ from lily.serving.opa.books import Book
 ENGINE = "trino"
 #: What was told longer ago than this and is not in the book makes it useless.
 STALE_SECONDS = 5.0
-#: What nobody tells, such as a column put into another schema, is found by reading again.
+#: What nobody tells, such as a column put into another schema, is found by reading again: often where a rule
+#: depends on it.
 _REREAD_SECONDS = 60.0
+_REREAD_OFTEN_SECONDS = 3.0
 _UNUSED_SECONDS = 900.0
 _RETRY_SECONDS = 0.2
 _LOOKED_AT = frozenset({"asset_name", "asset_type", "data_source", "external_id", "metadata", "is_deleted"})
@@ -45,6 +48,7 @@ class _Page:
     pending: set[str] = field(default_factory=set)
     pending_since: float = float("inf")
     are_rules_new: bool = False
+    reread_seconds: float = _REREAD_SECONDS
 
 
 class ProtectionBooks:
@@ -117,6 +121,8 @@ class ProtectionBooks:
         except BaseException:
             page.are_rules_new = True
             raise
+        depend = any(rule.includes_contained or rule.scope.kind is ScopeKind.CONTAINED for rule in rules)
+        page.reread_seconds = _REREAD_OFTEN_SECONDS if depend else _REREAD_SECONDS
         page.book.set_rules(rules, [column for column, _ in found])
         for column, _ in found:
             page.book.name(column)
@@ -124,7 +130,7 @@ class ProtectionBooks:
     async def _keep_current(self) -> None:
         while True:
             try:
-                await asyncio.wait_for(self._wake.wait(), _REREAD_SECONDS / 4)
+                await asyncio.wait_for(self._wake.wait(), _REREAD_OFTEN_SECONDS)
             except TimeoutError:
                 self._forget_unused()
             self._wake.clear()
@@ -138,7 +144,7 @@ class ProtectionBooks:
 
     async def _catch_up(self, tenant_id: str, page: _Page) -> None:
         async with self._turns[tenant_id]:
-            if page.are_rules_new or time.monotonic() - page.read_at > _REREAD_SECONDS:
+            if page.are_rules_new or time.monotonic() - page.read_at > page.reread_seconds:
                 await self._read_rules(tenant_id, page)
             if not page.pending:
                 return
