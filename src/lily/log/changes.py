@@ -15,7 +15,6 @@ from lily.log.topics import Topic
 from lily.settings import KafkaSettings
 
 _TIMEOUT = 10.0
-_END_SECONDS = 2.0
 #: A cell that was made meanwhile is read after this long, from its beginning.
 _REFRESH_SECONDS = 10.0
 _NO_GROUP = "lily-no-group"
@@ -93,20 +92,6 @@ class ChangeFeed:
     def positions(self) -> Positions:
         """Where this reader goes on, given back to `alone` after a restart."""
         return {topic: dict(partitions) for topic, partitions in self._positions.items()}
-
-    def bounds(self) -> Mapping[str, Mapping[int, tuple[int, int]]]:
-        """The first and the next offset the broker has of every partition read here, at this moment.
-
-        `Unavailable` when it does not say.
-        """
-        found: dict[str, dict[int, tuple[int, int]]] = {}
-        try:
-            for place in self._consumer.assignment():
-                low_and_high = self._consumer.get_watermark_offsets(place, _END_SECONDS)
-                found.setdefault(place.topic, {})[place.partition] = low_and_high
-        except KafkaException as error:
-            raise Unavailable(f"Kafka does not answer ({error}); try again", part="kafka") from error
-        return found
 
     def poll(self, seconds: float, most: int = 500) -> list[ChangeRecord]:
         """What was told, as soon as there is something; nothing after this time."""

@@ -9,8 +9,9 @@ from contextlib import suppress
 
 from confluent_kafka import KafkaException
 
-from lily.domain.changes import read_change
+from lily.domain.changes import Change, read_change
 from lily.domain.errors import Unavailable
+from lily.log.bounds import LogBounds
 from lily.log.changes import ChangeFeed, ChangeRecord
 from lily.serving.live.closings import too_old
 from lily.serving.live.cursors import Place
@@ -28,24 +29,35 @@ _AT_ONCE = 4
 class CatchingUp:
     def __init__(self, settings: KafkaSettings, feed: SharedFeed) -> None:
         self._settings = settings
+        self._bounds = LogBounds(settings)
         self._feed = feed
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def between(self, tenant_id: str, start: Place, end: Place) -> AsyncGenerator[list[Told], None]:
         """What the tenant was told from one place to the other, in batches; `Closing` when it is not kept."""
-        behind = _behind(start, end)
-        if start.topic != end.topic or behind > MOST_BEHIND:
+        if start.topic != end.topic or _behind(start, end) > MOST_BEHIND:
             raise too_old()
-        if behind == 0:
+        if start.offsets == end.offsets:
             return
         async with self._turns:
+            await asyncio.to_thread(self._check_kept, start, end)
             feed = await self._open(start)
             try:
-                await asyncio.to_thread(_check_kept, feed, start)
                 async for told in _read(feed, tenant_id, start, end):
                     yield told
             finally:
                 await asyncio.to_thread(feed.close)
+
+    def _check_kept(self, start: Place, end: Place) -> None:
+        """Every offset asked for must still be there, or be the next; else something would be left out.
+
+        Another process may be ahead of this one; nobody is ahead of the log.
+        """
+        places = {end.topic: end.offsets}
+        begins, ends = self._bounds.begins(places)[end.topic], self._bounds.ends(places)[end.topic]
+        for partition, first in begins.items():
+            if not first <= start.offsets.get(partition, 0) <= ends[partition]:
+                raise too_old()
 
     async def _open(self, start: Place) -> ChangeFeed:
         """At the start's place; of other topics, which are not asked for, from where the others are read."""
@@ -67,8 +79,9 @@ async def _read(
         for record in records:
             if record.topic == end.topic and record.offset < end.offsets.get(record.partition, 0):
                 offsets[record.partition] = record.offset + 1
-                if change := _told(record, tenant_id, Place(end.topic, dict(offsets))):
-                    told.append(change)
+                if change := _change(record, tenant_id):
+                    place = Place(end.topic, dict(offsets))
+                    told.append(Told(change, place, record.partition, record.offset))
         if told or records:
             deadline = loop.time() + _PATIENCE_SECONDS
         elif loop.time() > deadline:
@@ -77,21 +90,14 @@ async def _read(
             yield told
 
 
-def _told(record: ChangeRecord, tenant_id: str, place: Place) -> Told | None:
+def _change(record: ChangeRecord, tenant_id: str) -> Change | None:
     if record.tenant_id != tenant_id:
         return None
     with suppress(ValueError, AttributeError):
         change = read_change(record.event_type, json.loads(record.value))
         if change is not None and change.tenant_id == tenant_id:
-            return Told(change, place)
+            return change
     return None
-
-
-def _check_kept(feed: ChangeFeed, start: Place) -> None:
-    """Every offset asked for must still be there, or be the next; else something would be left out."""
-    for partition, (low, high) in feed.bounds().get(start.topic, {}).items():
-        if not low <= start.offsets.get(partition, 0) <= high:
-            raise too_old()
 
 
 def _behind(place: Place, end: Place) -> int:

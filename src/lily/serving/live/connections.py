@@ -74,6 +74,7 @@ class Connection:
         topic = Topic.METADATA_CHANGES.under((await parts.cells.of(tenant_id)).topic_prefix)
         start = parts.cursors.read(tenant_id, asked.cursor) if asked.cursor else None
         reader = Reader(tenant_id, asked.filters)
+        reader.served = start.offsets if start else {}
         async with parts.hub.joined(reader, topic) as here:
             await self._send({"type": "subscribed", "cursor": parts.cursors.issue(tenant_id, start or here)})
             listening = asyncio.create_task(self._listen(reader))

@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException
 
 from lily.domain.changes import Change, read_change
 from lily.domain.errors import Unavailable
+from lily.log.bounds import LogBounds
 from lily.log.changes import ChangeFeed, ChangeRecord, Positions
 from lily.settings import KafkaSettings
 
@@ -46,6 +47,7 @@ class SharedFeed:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
+        self._bounds = LogBounds(settings)
         self._hearers: list[Hearer] = []
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
@@ -119,9 +121,15 @@ class SharedFeed:
             if ends is not None and _reached(feed.positions, ends):
                 self.confirmed_at, ends = asked_at, None
             if watched and ends is None and now - asked_at >= _CONFIRM_SECONDS:
-                asked_at, ends = time.monotonic(), _ends(feed)
+                asked_at, ends = time.monotonic(), self._ends(feed.positions)
                 if ends is not None and _reached(feed.positions, ends):
                     self.confirmed_at, ends = asked_at, None
+
+    def _ends(self, positions: Positions) -> Positions | None:
+        try:
+            return self._bounds.ends(positions)
+        except Unavailable:
+            return None
 
     def _tell(self, records: Sequence[ChangeRecord], positions: Positions) -> None:
         """Give to the hearers, and read on when they had it: a busy process reads no further ahead."""
@@ -151,14 +159,6 @@ def _heard(record: ChangeRecord) -> Heard | None:
     except (ValueError, AttributeError):  # somebody else's words on our topic
         return None
     return Heard(change, record.topic, record.partition, record.offset) if change else None
-
-
-def _ends(feed: ChangeFeed) -> Positions | None:
-    try:
-        bounds = feed.bounds()
-    except Unavailable:
-        return None
-    return {topic: {each: end for each, (_, end) in found.items()} for topic, found in bounds.items()}
 
 
 def _reached(positions: Positions, ends: Positions) -> bool:

@@ -99,7 +99,8 @@ class Hub:
                 _close_all(audience, too_slow())
                 continue
             place = Place(each.topic, dict(places[each.topic]))
-            audience.waiting.append(Told(each.change, place, self._number))
+            told = Told(each.change, place, each.partition, each.offset, self._number)
+            audience.waiting.append(told)
             audience.wake.set()
 
     async def _serve(self, tenant_id: str, audience: _Audience) -> None:

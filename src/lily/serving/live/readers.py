@@ -18,10 +18,12 @@ MOST_WAITING = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A change, the place after it, and its number among all this process has heard."""
+    """A change, the place after it, where it stands, and its number among all this process has heard."""
 
     change: Change
     place: Place
+    partition: int
+    offset: int
     number: int = 0
 
 
@@ -40,6 +42,8 @@ class Reader:
         self.tenant_id = tenant_id
         self.filters = filters
         self.joined_at = 0
+        #: The offsets up to which another process has served this reader.
+        self.served: Mapping[int, int] = {}
         self._waiting: asyncio.Queue[Offered | None] = asyncio.Queue()
         self._closing: Closing | None = None
 
@@ -49,7 +53,7 @@ class Reader:
 
     def offer(self, told: Told, resources: Mapping[str, Resource]) -> None:
         """Keep the change if it came after the reader and is what it asked for."""
-        if told.number <= self.joined_at:
+        if told.number <= self.joined_at or told.offset < self.served.get(told.partition, 0):
             return
         offered = self.wanted(told, resources)
         if offered is None:
