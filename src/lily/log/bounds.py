@@ -6,10 +6,11 @@ A reader's own connection answers only after the read that is under way, which w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._listoffsets import ListOffsetsResultInfo, OffsetSpec
 
 from lily.domain.errors import Unavailable
 from lily.log.changes import Positions
@@ -20,7 +21,7 @@ _SECONDS = 2.0
 
 
 class LogBounds:
-    """Blocking; call it in a thread."""
+    """Blocking; call it in a thread. Partitions that are gone, as those of a removed cell, are left out."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._config = client_config(settings) | {"reconnect.backoff.max.ms": 1000}
@@ -44,9 +45,19 @@ class LogBounds:
                 self._client = AdminClient(self._config)
             answers = self._client.list_offsets(question, request_timeout=_SECONDS) if question else {}
             for place, answer in answers.items():
-                found.setdefault(place.topic, {})[place.partition] = answer.result(_SECONDS).offset
+                if (offset := _offset(answer)) is not None:
+                    found.setdefault(place.topic, {})[place.partition] = offset
         except (KafkaException, TimeoutError) as error:
             # A broker that came back under another epoch is never believed by an old client.
             self._client = None
             raise Unavailable(f"Kafka does not answer ({error}); try again", part="kafka") from error
         return found
+
+
+def _offset(answer: Future[ListOffsetsResultInfo]) -> int | None:
+    try:
+        return answer.result(_SECONDS).offset
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise

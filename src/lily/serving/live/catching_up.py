@@ -54,9 +54,10 @@ class CatchingUp:
         Another process may be ahead of this one; nobody is ahead of the log.
         """
         places = {end.topic: end.offsets}
-        begins, ends = self._bounds.begins(places)[end.topic], self._bounds.ends(places)[end.topic]
-        for partition, first in begins.items():
-            if not first <= start.offsets.get(partition, 0) <= ends[partition]:
+        begins = self._bounds.begins(places).get(end.topic, {})
+        ends = self._bounds.ends(places).get(end.topic, {})
+        for partition in end.offsets:
+            if not begins.get(partition, 0) <= start.offsets.get(partition, 0) <= ends.get(partition, -1):
                 raise too_old()
 
     async def _open(self, start: Place) -> ChangeFeed:
