@@ -63,11 +63,11 @@ def missed(
 ) -> list[str]:
     """The ids of what was told since the cursor; nothing for one who is not let in."""
     found: list[str] = []
-    with listening(api, token, cursor, filters, headers) as live:
-        try:
+    try:
+        with listening(api, token, cursor, filters, headers) as live:
             while (message := next_of(live))["type"] != "caught_up":
                 found += [message["metadata_id"]] if "metadata_id" in message else []
-        except ConnectionClosed as closed:
-            if closed.rcvd is None or closed.rcvd.code != 4403:
-                raise
+    except ConnectionClosed as closed:
+        if closed.rcvd is None or closed.rcvd.code != 4403:
+            raise
     return found

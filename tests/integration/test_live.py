@@ -24,7 +24,7 @@ from lily.access.tokens import OwnToken, mint_session_token, mint_token
 from lily.domain.changes import ChangeKind
 from lily.log.producer import client_config
 from lily.log.topics import Topic
-from lily.serving.live import hubs, readers
+from lily.serving.live import feeds, hubs, readers
 from lily.settings import KafkaSettings, Settings
 
 
@@ -311,7 +311,10 @@ def test_what_cannot_be_read_closes_the_connection(tenant: Tenant, text: str) ->
         assert closed(live) == 4400
 
 
-def test_without_the_log_a_reader_is_told_to_try_again(settings: Settings) -> None:
+def test_without_the_log_a_reader_is_told_to_try_again(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feeds, "_START_SECONDS", 1.0)
     nowhere = settings.model_copy(update={"kafka": KafkaSettings(bootstrap_servers="127.0.0.1:9")})
     with gateway(nowhere) as api, Tenant(api).listening() as live:
         assert closed(live, 30) == 1013

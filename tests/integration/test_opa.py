@@ -15,6 +15,7 @@ from kit.eventually import eventually
 from kit.told import tell, told
 from kit.trino import QueryRefused, Trino, column_of, table_of
 from lily.domain.changes import ChangeKind
+from lily.serving.live import feeds
 from lily.settings import KafkaSettings, Settings
 
 RULES = "/lily/v1/protection/rules"
@@ -300,7 +301,8 @@ def test_a_question_that_cannot_be_read_is_refused(house: Warehouse, body: Any) 
         assert answer.status_code == 422
 
 
-def test_without_the_log_nothing_is_allowed(settings: Settings) -> None:
+def test_without_the_log_nothing_is_allowed(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "_START_SECONDS", 1.0)
     nowhere = settings.model_copy(update={"kafka": KafkaSettings(bootstrap_servers="127.0.0.1:9")})
     with gateway(nowhere) as api:
         house = Warehouse(api)

@@ -32,6 +32,8 @@ _REREAD_SECONDS = 60.0
 _REREAD_OFTEN_SECONDS = 3.0
 _UNUSED_SECONDS = 900.0
 _RETRY_SECONDS = 0.2
+_PATIENCE_SECONDS = 2.0
+_LOOK_SECONDS = 0.01
 _LOOKED_AT = frozenset({"asset_name", "asset_type", "data_source", "external_id", "metadata", "is_deleted"})
 
 _log = structlog.get_logger(__name__)
@@ -78,11 +80,7 @@ class ProtectionBooks:
         await self._feed.start()
         if not await self._feed.is_current(STALE_SECONDS):
             raise _stale("the log of changes")
-        page = self._pages.get(tenant_id)
-        if page is None or page.are_rules_new:
-            page = await self._read(tenant_id)
-        if not self._announcements.is_current() or self._pages.get(tenant_id) is not page:
-            raise _stale("the rules in force")
+        page = await self._confirmed(tenant_id)
         now = time.monotonic()
         if now - page.pending_since > STALE_SECONDS:
             raise _stale("the tags in force")
@@ -94,6 +92,19 @@ class ProtectionBooks:
         """Keep the books current while the context is open."""
         async with beside(self._keep_current()):
             yield
+
+    async def _confirmed(self, tenant_id: str) -> _Page:
+        """The page with the rules in force at this moment; a lost connection is waited for, not for long."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            page = self._pages.get(tenant_id)
+            if page is None or page.are_rules_new:
+                page = await self._read(tenant_id)
+            if self._announcements.is_current() and self._pages.get(tenant_id) is page:
+                return page
+            if time.monotonic() > deadline:
+                raise _stale("the rules in force")
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _read(self, tenant_id: str) -> _Page:
         async with self._turns[tenant_id]:
