@@ -92,7 +92,7 @@ class SharedFeed:
         finally:
             self._stopped.set()
             if self._thread is not None:
-                await asyncio.to_thread(self._thread.join, 5)
+                await asyncio.to_thread(self._thread.join, 2)
 
     def _read_forever(self) -> None:
         while not self._stopped.is_set():

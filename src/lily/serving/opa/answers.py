@@ -73,6 +73,20 @@ class Answers:
 
     def mask(self, column: Column) -> str | None:
         """The expression shown instead, None for the value itself; what is denied shows nothing here."""
+        return self._masks_of([column])[0]
+
+    def _masks_of(self, columns: Sequence[Column]) -> list[str | None]:
+        asker = self.asker
+        known = self.book.remembered((asker.roles, asker.groups, asker.is_barred, self.unknown_is_allowed))
+        found: list[str | None] = []
+        for each in columns:
+            key = (each.catalogName, each.schemaName, each.tableName, each.columnName, each.columnType)
+            if key not in known:
+                known[key] = self._mask(each)
+            found.append(known[key])
+        return found
+
+    def _mask(self, column: Column) -> str | None:
         if self.asker.is_barred or not self._is_known(column.table, column.columnName):
             return NOTHING
         met = self._met(column.table, column.columnName, column.columnType)
@@ -84,13 +98,12 @@ class Answers:
 
     def masks(self, resources: Sequence[Resource]) -> list[dict[str, Any]]:
         """One item per column that is masked, each index once; what names no column shows nothing."""
-        found = (
-            (index, self.mask(resource.column) if resource.column else NOTHING)
-            for index, resource in enumerate(resources)
-        )
+        named = [resource.column for resource in resources if resource.column is not None]
+        masks = iter(self._masks_of(named))
+        found = [NOTHING if resource.column is None else next(masks) for resource in resources]
         return [
             {"index": index, "viewExpression": view_expression(expression)}
-            for index, expression in found
+            for index, expression in enumerate(found)
             if expression is not None
         ]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from lily.domain.protection import Column, Protection, Rule, applies, protections_of
 
 #: For so many data types a column's protections are remembered; it has one, unless somebody makes them up.
 _MOST_TYPES = 16
+#: Answers remembered for one class of askers, and how many classes: every query asks the same again.
+_MOST_ANSWERS = 20_000
+_MOST_ASKERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +43,21 @@ class Book:
         self._tables: dict[str, dict[str, set[str]]] = defaultdict(dict)
         self._protected: dict[str, Column] = {}
         self._judged: dict[str, dict[str, tuple[Protection, ...]]] = {}
+        self._remembered: dict[Hashable, dict[Hashable, str | None]] = {}
 
     def set_rules(self, rules: tuple[Rule, ...], protected: Iterable[Column]) -> None:
         """These rules from now on, with every column that one of them is about."""
         self._rules = rules
         self._protected = {column.asset_id: column for column in protected}
         self._judged.clear()
+        self._remembered.clear()
 
     def name(self, column: Column) -> None:
         """This column exists under these names, and under no others any more."""
         keys, name = table_keys(column), sys.intern(column.name.lower())
         if self._names.get(column.asset_id) == (keys, name):
             return
+        self._remembered.clear()
         self._forget_names(column.asset_id)
         self._names[column.asset_id] = (keys, name)
         for key in keys:
@@ -64,12 +70,14 @@ class Book:
         if any(applies(rule, column) for rule in self._rules):
             self._protected[column.asset_id] = column
         self._judged.pop(column.asset_id, None)
+        self._remembered.clear()
 
     def remove(self, asset_id: str) -> None:
         """What is no column any more."""
         self._forget_names(asset_id)
         self._protected.pop(asset_id, None)
         self._judged.pop(asset_id, None)
+        self._remembered.clear()
 
     def knows(self, table: TableName, column: str | None = None) -> bool:
         """Whether the table, and the column of it, are known to Lily."""
@@ -91,6 +99,15 @@ class Book:
         """Whether anything is protected whose table's name begins like this: a catalog, a schema."""
         prefix = prefix.lower() + "."
         return any(key.startswith(prefix) for asset_id in self._protected for key in self._names[asset_id][0])
+
+    def remembered(self, asker: Hashable) -> dict[Hashable, str | None]:
+        """What somebody was answered about columns, for as long as the book stays as it is."""
+        found = self._remembered.get(asker)
+        if found is None or len(found) >= _MOST_ANSWERS:
+            if len(self._remembered) >= _MOST_ASKERS:
+                self._remembered.clear()
+            found = self._remembered[asker] = {}
+        return found
 
     def _judge(self, asset_id: str, data_type: str) -> tuple[Protection, ...]:
         by_type = self._judged.setdefault(asset_id, {})

@@ -49,8 +49,14 @@ class _Page:
     #: Assets told to have changed, and when the first of them was heard of.
     pending: set[str] = field(default_factory=set)
     pending_since: float = float("inf")
-    are_rules_new: bool = False
+    #: How many changes of the rules were heard of, and how many are in the book.
+    changes_heard: int = 1
+    changes_read: int = 0
     reread_seconds: float = _REREAD_SECONDS
+
+    @property
+    def has_rules_in_force(self) -> bool:
+        return self.changes_read == self.changes_heard
 
 
 class ProtectionBooks:
@@ -98,7 +104,7 @@ class ProtectionBooks:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             page = self._pages.get(tenant_id)
-            if page is None or page.are_rules_new:
+            if page is None or not page.has_rules_in_force:
                 page = await self._read(tenant_id)
             if self._announcements.is_current() and self._pages.get(tenant_id) is page:
                 return page
@@ -111,7 +117,7 @@ class ProtectionBooks:
             page = self._pages.get(tenant_id)
             if page is None:
                 now = time.monotonic()
-                page = _Page(Book(await self._salts.of(tenant_id, ENGINE)), now, now, are_rules_new=True)
+                page = _Page(Book(await self._salts.of(tenant_id, ENGINE)), now, now)
                 # What changes from here on is told and looked at again, so nothing is missed while reading.
                 self._pages[tenant_id] = page
                 try:
@@ -120,23 +126,21 @@ class ProtectionBooks:
                 except BaseException:
                     self._pages.pop(tenant_id, None)
                     raise
-            while page.are_rules_new:  # also when they were changed while they were read
+            while not page.has_rules_in_force:  # also when they were changed while they were read
                 await self._read_rules(tenant_id, page)
             return page
 
     async def _read_rules(self, tenant_id: str, page: _Page) -> None:
-        page.are_rules_new, page.read_at = False, time.monotonic()
-        try:
-            rules = await self._rules.load(tenant_id)
-            found = await self._columns.protected(tenant_id, rules)
-        except BaseException:
-            page.are_rules_new = True
-            raise
+        """Until they are in the book, nobody is answered by those before."""
+        heard, page.read_at = page.changes_heard, time.monotonic()
+        rules = await self._rules.load(tenant_id)
+        found = await self._columns.protected(tenant_id, rules)
         depend = any(rule.includes_contained or rule.scope.kind is ScopeKind.CONTAINED for rule in rules)
         page.reread_seconds = _REREAD_OFTEN_SECONDS if depend else _REREAD_SECONDS
         page.book.set_rules(rules, [column for column, _ in found])
         for column, _ in found:
             page.book.name(column)
+        page.changes_read = heard
 
     async def _keep_current(self) -> None:
         while True:
@@ -155,7 +159,7 @@ class ProtectionBooks:
 
     async def _catch_up(self, tenant_id: str, page: _Page) -> None:
         async with self._turns[tenant_id]:
-            if page.are_rules_new or time.monotonic() - page.read_at > page.reread_seconds:
+            if not page.has_rules_in_force or time.monotonic() - page.read_at > page.reread_seconds:
                 await self._read_rules(tenant_id, page)
             if not page.pending:
                 return
@@ -190,7 +194,7 @@ class ProtectionBooks:
         if announcement is None:
             self._pages.clear()
         elif announcement.kind == PROTECTION and announcement.tenant_id in self._pages:
-            self._pages[announcement.tenant_id].are_rules_new = True
+            self._pages[announcement.tenant_id].changes_heard += 1
             self._wake.set()
 
 
