@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from rest_kit import ASSETS, Gateway, gateway
 from kit.events import at, next_id
 from kit.lineage_model import Said
 from kit.lineage_runs import Graph, Piece, history
-from kit.model import Event
+from kit.model import Event, purge
 from lily.domain.assets import Field
 from lily.settings import Settings
 
@@ -46,6 +47,14 @@ class World:
         answer = self.api.call(method, path, as_=self.api.token(tenant, role), **options)
         assert answer.status_code in (200, 201), answer.text
         return answer
+
+    def change(self, name: str, **said: Any) -> None:
+        self.minute += 1
+        fields = {Field[key.upper()]: value for key, value in said.items()}
+        self.say(Event(next_id(), at(self.minute), name, fields))
+
+    def in_force(self, *names: str) -> dict[str, list[str]]:
+        return {name: self.ask("GET", f"{ASSETS}/{name}").json()["effective_tags"] for name in names}
 
     def preview(self, asset: str, *tags: str, tenant: str = "acme", **said: Any) -> dict[str, Any]:
         body = {"asset_id": asset, "tags": list(tags)} | said
@@ -159,7 +168,9 @@ def test_an_asset_shows_what_is_in_force_on_it_alone_and_in_lists(world: World) 
         "b": ([], ["PII"], ["ada"], ["sales"], ["7y"]),
         "c": ([], ["PII"], ["cy"], ["sales", "tax"], ["7y"]),
     }
-    assert [world.ask("GET", f"{ASSETS}/{name}").json() for name in "abc"] == documents
+    for document in documents:
+        alone = world.ask("GET", f"{ASSETS}/{document['asset_id']}").json()
+        assert {name: alone[name] for name in names} == {name: document[name] for name in names}
     classified = world.ask("GET", f"{ASSETS}/governance/classification/b").json()
     assert classified["effective_tags"] == ["PII"]
     assert [each["tag"] for each in classified["fields"]] == ["@owner:ada", "@retention:7y", "@term:sales"]
@@ -226,3 +237,88 @@ def test_33_who_may_not_see_the_origin_sees_the_tag_with_its_origin_redacted(wor
     assert "secret" not in seen.text + why.text
     assert world.ask("GET", f"{ASSETS}/shown", role="editor").json()["effective_tags"] == ["PII"]
     assert "secret" in world.ask("GET", f"{path}/why?tag=PII").text
+
+
+def chain(*names: str) -> list[Said | Event]:
+    return [*(asset(name) for name in names), *(edge(start, end) for start, end in pairwise(names))]
+
+
+def test_16_a_tenant_can_keep_what_came_from_a_deleted_origin(world: World) -> None:
+    keep = Said(next_id(), at(1), "definition", True, "user", tags=("*",), body={"keep_when_deleted": True})
+    world.say(*chain("a", "b", "c"), keep)
+    world.tag("a", "PII")
+    world.change("a", is_deleted=True)
+    assert world.in_force("b", "c") == {"b": ["PII"], "c": ["PII"]}
+    shown = world.ask("GET", f"{ASSETS}/governance/classification/c").json()["tags"][0]["origins"]
+    assert shown == [{"asset_id": "a", "distance": 2, "is_deleted": True}]
+    world.say(replace(keep, event_id=next_id(), event_time=at(2), holds=False))
+    assert world.in_force("b", "c") == {"b": [], "c": []}
+    world.say(replace(keep, event_id=next_id(), event_time=at(3)))
+    assert world.in_force("b", "c") == {"b": ["PII"], "c": ["PII"]}
+    world.say(purge(next_id(), at(2000), "a"))  # which forgets what there was to keep
+    assert world.in_force("b", "c") == {"b": [], "c": []}
+
+
+def test_23_a_column_renamed_or_retyped_keeps_its_tags(world: World) -> None:
+    world.say(*chain("a", "col"))
+    world.tag("a", "PII")
+    world.tag("col", "own")
+    before = world.told()
+    world.change("col", asset_name="e_mail", metadata={"data_type": "varchar(64)"})
+    assert world.in_force("col") == {"col": ["PII", "own"]}
+    assert world.told() == before
+
+
+def test_25_deep_and_wide_arrives_whole(world: World) -> None:
+    levels = [[f"n{level}-{n}" for n in range(300)] for level in range(10)]
+    edges = [edge(a, b) for up, down in pairwise(levels) for a, b in zip(up, down, strict=True)]
+    world.say(asset("root"), *(edge("root", name) for name in levels[0]), *edges)
+    world.tag("root", "PII")
+    impact = world.ask("GET", f"{ASSETS}/lineage/root/impact").json()
+    assert (impact["total"], impact["by_tag"], impact["truncated"]) == (3000, {"PII": 3000}, False)
+
+
+def test_34_tag_and_untag_inside_one_batch_are_both_told_or_neither(world: World) -> None:
+    world.say(*chain("a", "b"))
+    tag = Said(next_id(), at(5), "tag", True, "user", "a", tags=("PII",))
+    untag = Said(next_id(), at(6), "tag", False, "*", "a", tags=("PII",))
+    world.say(tag, untag)
+    assert (world.told(), world.in_force("a", "b")) == ([], {"a": [], "b": []})
+    world.graph.apply({"acme": [replace(tag, event_id=next_id(), event_time=at(7))]}, propagate=False)
+    world.say(replace(untag, event_id=next_id(), event_time=at(8)))
+    assert (world.told(), world.in_force("a", "b")) == ([], {"a": [], "b": []})
+
+
+def test_39_of_two_masks_the_strictest_wins_every_time(world: World) -> None:
+    column = asset("col", "column", metadata={"data_type": "text"})
+    world.say(asset("a"), asset("b"), column, edge("a", "col"), edge("b", "col"))
+    for tag, mask in (("PII", {"kind": "partial", "first": 1}), ("GDPR", {"kind": "null"})):
+        world.ask("POST", RULES, json={"tag": tag, "mask": mask})
+    for first, second in (("PII", "GDPR"), ("GDPR", "PII")):
+        world.tag("a", first)
+        world.tag("b", second)
+        [shown] = world.ask("GET", "/lily/v1/protection/columns/col").json()["columns"]
+        assert [each["mask"]["kind"] for each in shown["protections"]] == ["null", "partial"]
+        world.tag("a", first, holds=False)
+        world.tag("b", second, holds=False)
+
+
+def test_40_what_an_asset_says_itself_wins_and_else_it_inherits(world: World) -> None:
+    world.say(
+        *(define(kind, lineage=True) for kind in ("@owner:*", "@retention:*")),
+        asset("a", asset_owner="ada", metadata={"retention_class": "7y"}),
+        asset("b", data_source="warehouse", asset_owner="bo", metadata={"retention_class": "1y"}),
+        asset("c"),
+        edge("a", "b"),
+        edge("a", "c"),
+    )
+
+    def shown(name: str) -> tuple[list[str], list[str]]:
+        document = world.ask("GET", f"{ASSETS}/{name}").json()
+        return document["effective_owners"], document["effective_retention"]
+
+    assert (shown("b"), shown("c")) == ((["bo"], ["1y"]), (["ada"], ["7y"]))
+    world.change("a", asset_owner="eve", metadata={})
+    assert (shown("b"), shown("c")) == ((["bo"], ["1y"]), (["eve"], []))
+    world.change("b", asset_owner=None)
+    assert shown("b") == (["eve"], ["1y"])

@@ -103,10 +103,13 @@ class LineageReads:
         below = _below(walked)
         call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
         content = _counted(walked) | {"assets": [_node(node, walked.depths[node.asset_id]) for node in below]}
+        return Response(await self._with_incidents(call, walked, content), media_type="application/json")
+
+    async def _with_incidents(self, call: Call, walked: Walked, content: dict[str, Any]) -> str:
+        """The answer with the open incidents on the way, whose documents are JSON already."""
         on_the_way = await self._incidents.open_on(call, list(walked.nodes))
         shown = ",".join(incident.document for incident in on_the_way)
-        answer = f'{to_json(content)[:-1].decode()},"incidents":[{shown}]}}'
-        return Response(answer, media_type="application/json")
+        return f'{to_json(content)[:-1].decode()},"incidents":[{shown}]}}'
 
     async def _impact_lines(self, call: Call, walk: Walk) -> AsyncIterator[bytes]:
         found = Walked()
@@ -116,7 +119,7 @@ class LineageReads:
             for start in range(0, len(below), DEFAULT_PAGE):
                 part = below[start : start + DEFAULT_PAGE]
                 yield b"".join(to_json(_node(node, found.depths[node.asset_id])) + b"\n" for node in part)
-        yield to_json(_counted(found)) + b"\n"
+        yield (await self._with_incidents(call, found, _counted(found))).encode() + b"\n"
 
     async def paths(
         self,
