@@ -75,6 +75,7 @@ class Protected(Tenant):
 def protected(platform: Platform) -> Iterator[Protected]:
     warehouse = Warehouse(platform.settings.database.url.get_secret_value())
     made = Protected(platform, warehouse)
+    made.ask("POST", "/protection/rules", json={"tag": "PII", "mask": {"kind": "partial", "first": 1}})
     eventually(made.is_enforced, 60)
     yield made
     made.ask("DELETE", f"/connectors/{made.name}/{made.connector_id}")
@@ -92,7 +93,6 @@ def test_a_tag_masks_two_hops_away_for_an_open_session_and_untagging_shows_again
     ana = protected.warehouse.connect("ana")
     values = {"ada@example.org", "bo@example.org"}
     assert read(ana, "customers") == read(ana, "buyers") == values
-    protected.ask("POST", "/protection/rules", json={"tag": "PII", "mask": {"kind": "partial", "first": 1}})
     protected.tag()
     for relation in RELATIONS:
         eventually(lambda relation=relation: read(ana, relation) == {"a*****", "b*****"}, 20)
