@@ -34,7 +34,6 @@ class FakeSlack:
     def __init__(self) -> None:
         self.channels: dict[str, list[dict[str, Any]]] = {"C0DATA": [], "C0OTHER": []}
         self.mentions: list[str] = []
-        self.arrivals: list[float] = []
         self.throttle: list[float] = []  # what the next answers ask for
         self.fail_next = 0
         self.lose_answers = 0  # take the message, but answer with an error
@@ -141,10 +140,9 @@ class FakeSlack:
 
     def _show(self, channel: str, payload: dict[str, Any]) -> dict[str, Any]:
         kept = ("text", "blocks", "thread_ts", "metadata")
-        message = {"ts": f"{time.time():.3f}{next(self._ts):03d}"}
+        message: dict[str, Any] = {"ts": f"{time.time():.3f}{next(self._ts):03d}", "at": time.time()}
         message |= {name: payload[name] for name in kept if name in payload}
         self.channels[channel].append(message)
-        self.arrivals.append(time.time())
         self.mentions += [found for text in _marked(payload) for found in _MENTION.findall(text)]
         return message
 

@@ -28,6 +28,7 @@ from lily.apps.live import live_router
 from lily.apps.notifications import notification_routers
 from lily.apps.protection import ProtectionParts
 from lily.apps.scraping import scraping_routers
+from lily.apps.slack import slack_router
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.assets import AssetWrites
@@ -111,6 +112,7 @@ def build_app(settings: Settings) -> FastAPI:
         *connector_routers(connectors, identity.announcements),
         *scraping_routers(connectors, log, database),
         *incident_routers(incidents, writer, after, PageTokens(secret)),
+        slack_router(settings.targets, database, writer, receivers, incidents),
         *webhook_routers(writer, receivers),
         *delivery_routers(database, guard, PageTokens(secret)),
         TenantRest(tenants, TenantSources(homes), quotas).router(),

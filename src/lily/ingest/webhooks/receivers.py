@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from lily.domain.connectors import Connector
 from lily.domain.errors import Forbidden
 from lily.ingest.webhooks.sources import Delivery, Secrets, WebhookSource
 from lily.repositories.postgres.announcements import Announcement, Announcements
 from lily.repositories.postgres.connectors import ANNOUNCED, PostgresConnectors
+
+
+class Receiver(NamedTuple):
+    """A connector that takes webhooks, and what they are checked with."""
+
+    connector: Connector
+    secrets: Secrets
 
 
 class Receivers:
@@ -43,6 +51,13 @@ class Receivers:
                 "several connectors have this secret; send to /lily/v1/webhooks/<type>/<connector_id>"
             )
         return signed[0]
+
+    async def find(self, type_name: str, connector_id: str) -> Receiver | None:
+        """The connector of this type with this id, unless it is disabled."""
+        for connector in await self._of(type_name):
+            if connector.connector_id == connector_id:
+                return Receiver(connector, await self._secrets_of(connector))
+        return None
 
     async def _is_authentic(self, source: WebhookSource, delivery: Delivery, connector: Connector) -> bool:
         secrets = await self._secrets_of(connector)

@@ -30,6 +30,7 @@ PUBLIC_PATHS = frozenset(
         "/.well-known/oauth-protected-resource",
         # Authentic by their signatures.
         "/webhook/monte-carlo",
+        "/lily/v1/webhooks/slack/{connector_id}",
         "/lily/v1/webhooks/{source}/{connector_id}",
     }
 )

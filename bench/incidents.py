@@ -1,0 +1,148 @@
+"""`./lily bench incidents`: from a signed Monte Carlo webhook to the message in Slack."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import numpy as np
+
+from bench.kit.latencies import percentiles
+from bench.kit.platforms import Platform, new_tenant, platform_of, say
+from bench.kit.reports import Figures, report
+from kit import monte_carlo
+from kit.slack import SIGNING_SECRET, FakeSlack, fake_slack
+
+_TABLES = 50
+_SECRET = "the secret of this benchmark"
+_PATIENCE_SECONDS = 60.0
+_ALLOW = "LILY_TARGETS_ALLOW"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One webhook: when it was due, and the incident it became."""
+
+    due: float
+    incident: str
+
+
+def main() -> int:
+    options = _options()
+    # The Slack it tells is a fake on this machine, which an installation of its own must be allowed to reach.
+    os.environ.setdefault(_ALLOW, "127.0.0.0/8")
+    with platform_of(options.data_dir) as platform, fake_slack() as slack:
+        figures = asyncio.run(measure(platform, slack, options))
+    report(f"{options.rate:g} webhooks/s for {options.seconds:g} s", figures, options.json)
+    return 1 if figures["lost"] else 0
+
+
+async def measure(platform: Platform, slack: FakeSlack, options: argparse.Namespace) -> Figures:
+    tenant = new_tenant()
+    headers = {"authorization": f"Bearer {platform.token(tenant)}"}
+    limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+    base = f"http://127.0.0.1:{platform.port}"
+    async with httpx.AsyncClient(base_url=base, timeout=30, limits=limits, trust_env=False) as client:
+        hook = await _prepare(client, tenant, headers, slack.hook_url)
+        await _send(client, hook, options.rate, options.warmup)
+        sent = await _send(client, hook, options.rate, options.seconds)
+        say(f"  {len(sent)} webhooks sent; waiting for Slack …")
+        arrived = await _arrivals(slack, sent)
+    latencies = np.array([arrived[each.incident] - each.due for each in sent if each.incident in arrived])
+    return {
+        "rate": options.rate,
+        "webhooks": len(sent),
+        "lost": sum(each.incident not in arrived for each in sent),
+        **percentiles(latencies),
+        "own_installation": platform.is_own,
+    }
+
+
+async def _prepare(client: httpx.AsyncClient, tenant: str, headers: Mapping[str, str], slack: str) -> str:
+    """Tables, a connector for each side, and a subscription; the path to send webhooks to."""
+
+    async def post(path: str, body: Any) -> dict[str, Any]:
+        answer = await client.post(path, json=body, headers=headers)
+        if answer.status_code >= 300:
+            raise SystemExit(f"{path}: {answer.status_code} {answer.text}")
+        return dict(answer.json())
+
+    tables = [_table(number) for number in range(_TABLES)]
+    await post(
+        "/lily/v1/metadata",
+        [{"asset_id": name, "asset_name": name, "asset_type": "table"} for name in tables],
+    )
+    source = {"type": "monte-carlo", "name": "monte-carlo", "secret": _SECRET}
+    mapped = {"config": {"assets": {f"db:shop.{name}": name for name in tables}}}
+    reporter = await post(f"/lily/v1/connectors/{tenant}", source | mapped)
+    secrets = {"secret": slack, "signing_secret": SIGNING_SECRET}
+    target = {"type": "slack", "name": "slack", "secret": secrets}
+    await post(f"/lily/v1/connectors/{tenant}", target)
+    wanted = {"name": "on call", "selection": {"changes": ["incident.opened"]}}
+    await post("/lily/v1/subscriptions", wanted | {"target": {"connector": "slack"}})
+    return f"/lily/v1/webhooks/monte-carlo/{reporter['connector_id']}"
+
+
+async def _send(client: httpx.AsyncClient, path: str, rate: float, seconds: float) -> list[Sent]:
+    """Each when it is due, however long the answers take."""
+    began = time.time()
+
+    async def one(number: int) -> Sent | None:
+        due = began + number / rate
+        await asyncio.sleep(max(0.0, due - time.time()))
+        body = monte_carlo.created(str(uuid4()), f"db:shop.{_table(number % _TABLES)}")
+        answer = await client.post(path, content=body, headers=monte_carlo.signed(_SECRET, body))
+        if answer.status_code != 200:
+            say(f"  refused: {answer.status_code} {answer.text[:200]}")
+            return None
+        return Sent(due, str(answer.json()["incidents"][0]))
+
+    sent = await asyncio.gather(*(one(number) for number in range(int(rate * seconds))))
+    return [each for each in sent if each is not None]
+
+
+async def _arrivals(slack: FakeSlack, sent: list[Sent]) -> dict[str, float]:
+    """When Slack received the message of each incident, by the button in it."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        found = {incident: message["at"] for message in slack.messages() for incident in _incidents(message)}
+        if all(each.incident in found for each in sent) or time.monotonic() > deadline:
+            return found
+        await asyncio.sleep(0.2)
+
+
+def _incidents(message: Mapping[str, Any]) -> list[str]:
+    return [
+        str(button["value"])
+        for block in message["blocks"]
+        if block["type"] == "actions"
+        for button in block["elements"]
+        if "value" in button
+    ]
+
+
+def _table(number: int) -> str:
+    return f"table-{number}"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="lily bench incidents", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--rate", type=float, default=50.0)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--warmup", type=float, default=15.0)
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
