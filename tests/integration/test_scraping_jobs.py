@@ -24,11 +24,13 @@ from lily.domain.scraping import MAX_ATTEMPTS, REFRESH
 from lily.ingest.scraping.jobs import JobRunner, Registry
 from lily.ingest.scraping.orders import Orders
 from lily.ingest.scraping.sending import Outbox
+from lily.ingest.scraping.sources import plugged_in
 from lily.log.producer import LogProducer
 from lily.log.topics import Topic
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.scraping import Ending, JobState, ScrapingJobs
 from lily.settings import Settings
+from lily.targets.enforcement.reaching import reach
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ class Shop:
             claim = await registry.jobs.claim(self.tenant, job_id, uuid4())
             assert claim is not None
             async with open_ways_in(settings, database) as ways_in:
-                await JobRunner(registry, ways_in).run(claim)
+                await JobRunner(registry, ways_in, reach).run(claim)
         finally:
             await database.close()
 
@@ -402,6 +404,7 @@ def test_an_outside_package_is_a_source_by_its_entry_point(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside-source\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[lily.ingest]\nfolders = outside_source:scrape\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    plugged_in.cache_clear()
     with gateway(module_api.settings) as api:  # one that was started with the package installed
         tenant = f"t-{uuid4().hex[:8]}"
         body = {"type": "folders", "name": "files", "secret": "s", "config": {"root": "/data"}}
@@ -417,6 +420,7 @@ def test_an_outside_package_is_a_source_by_its_entry_point(
         [said] = folders.sent(Topic.STRUCTURAL_ASSETS)
         assert (said["external_id"], said["metadata"]) == ("/data", {"by": "s"})
     sys.modules.pop("outside_source", None)
+    plugged_in.cache_clear()
 
 
 def test_a_source_that_breaks_fails_its_job_and_says_where_to_look(

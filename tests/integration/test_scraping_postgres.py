@@ -11,9 +11,11 @@ import pytest
 
 from kit.databases import Databases
 from kit.warehouses import Warehouse
+from lily.domain.errors import LilyError
 from lily.domain.scraping import UNKNOWN, FoundAsset, FoundEdge, FoundLineage, Target, qualified
 from lily.ingest.scraping.postgres import scrape
 from lily.ingest.scraping.sources import SourceRefused, SourceUnreachable
+from lily.targets.enforcement.reaching import reach
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def warehouse(databases: Databases) -> Iterator[Warehouse]:
 
 
 def read(warehouse: Warehouse, **config: Any) -> tuple[dict[str, FoundAsset], dict[str, FoundLineage]]:
-    found = list(scrape(Target("c-1", warehouse.config | config, {"secret": warehouse.password})))
+    found = list(scrape(Target("c-1", warehouse.config | config, {"secret": warehouse.password}, reach)))
     assets = {each.external_id: each for each in found if isinstance(each, FoundAsset)}
     lineage = {each.external_id: each for each in found if isinstance(each, FoundLineage)}
     prefix = f"{warehouse.name}."
@@ -173,10 +175,10 @@ def test_only_the_schemas_that_were_asked_for_are_read(warehouse: Warehouse) -> 
 def test_a_wrong_password_is_the_connectors_fault_and_a_closed_port_the_networks(
     warehouse: Warehouse,
 ) -> None:
-    wrong = Target("c-1", warehouse.config, {"secret": "wrong"})
+    wrong = Target("c-1", warehouse.config, {"secret": "wrong"}, reach)
     with pytest.raises(SourceRefused, match="change the connector"):
         list(scrape(wrong))
-    away = Target("c-1", warehouse.config | {"port": 9}, {"secret": "x"})
+    away = Target("c-1", warehouse.config | {"port": 9}, {"secret": "x"}, reach)
     with pytest.raises(SourceUnreachable, match="check host, port and network"):
         list(scrape(away))
 
@@ -186,9 +188,15 @@ def test_nothing_can_be_written_through_the_scraper(warehouse: Warehouse) -> Non
     warehouse.execute(b"CREATE TABLE shop.trace (at timestamptz)")
     from lily.ingest.scraping.postgres import _connected
 
-    target = Target("c-1", warehouse.config, {"secret": warehouse.password})
+    target = Target("c-1", warehouse.config, {"secret": warehouse.password}, reach)
     with _connected(target) as connection, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
         connection.execute("INSERT INTO shop.trace VALUES (now())")
+
+
+def test_where_no_database_is_nobody_connects(warehouse: Warehouse) -> None:
+    metadata_service = Target("c-1", warehouse.config | {"host": "169.254.169.254"}, {"secret": "x"}, reach)
+    with pytest.raises(LilyError, match="where no database is"):
+        list(scrape(metadata_service))
 
 
 def test_no_two_things_have_the_same_external_id() -> None:

@@ -25,6 +25,7 @@ from lily.log.producer import LogProducer
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.scraping import Claim
 from lily.settings import SCRAPER_MARKER, Settings, load_settings
+from lily.targets.enforcement.reaching import reach
 from lily.telemetry import configure_logging, configure_tracing
 
 COMPONENT = "scraper"
@@ -120,7 +121,7 @@ class Worker:
     async def _perform(self, claim: Claim) -> None:
         try:
             async with open_ways_in(self._settings, self._registry.database) as ways_in:
-                await JobRunner(self._registry, ways_in).run(claim)
+                await JobRunner(self._registry, ways_in, reach).run(claim)
         except (LilyError, psycopg.Error) as error:  # the lease ends, and the job is taken again
             _log.warning("job_cut_off", job=claim.job.job_id, error=str(error))
 

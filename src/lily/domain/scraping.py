@@ -45,11 +45,15 @@ class ScrapingJob:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The system to read: a connector's configuration and what it logs in with."""
+    """The system to read: a connector's configuration and what it logs in with.
+
+    `reach` answers the address to connect to for a host and port, and raises where Lily does not connect.
+    """
 
     connector_id: str
     config: Mapping[str, Any]
     secrets: Mapping[str, str] = field(repr=False)
+    reach: Callable[[str, int], str]
 
 
 @dataclass(frozen=True, slots=True)

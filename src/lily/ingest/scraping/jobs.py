@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,6 +34,7 @@ from lily.repositories.postgres.connectors import PostgresConnectors
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.scraping import LEASE_SECONDS, Claim, Ending, ScrapedItems, ScrapingJobs
 
+Reach = Callable[[str, int], str]
 _RENEW_SECONDS = LEASE_SECONDS / 3
 _log = structlog.get_logger(__name__)
 
@@ -67,9 +68,12 @@ class LeaseLost(LilyError):
 
 
 class JobRunner:
-    def __init__(self, registry: Registry, ways_in: WaysIn) -> None:
+    """`reach` judges the addresses sources connect to."""
+
+    def __init__(self, registry: Registry, ways_in: WaysIn, reach: Reach) -> None:
         self._registry = registry
         self._ways_in = ways_in
+        self._reach = reach
 
     async def run(self, claim: Claim) -> None:
         """Return when the job has succeeded, failed, or waits for another attempt."""
@@ -119,7 +123,7 @@ class JobRunner:
 
     async def _read(self, claim: Claim, connector: Connector, outbox: Outbox) -> None:
         secrets = await self._registry.connectors.secrets_of(connector)
-        target = Target(connector.connector_id, connector.config, secrets)
+        target = Target(connector.connector_id, connector.config, secrets, self._reach)
         place = Place(connector.name, f"connector/{connector.connector_id}", _group(connector))
         arrival = Arrival(
             connector.tenant_id,

@@ -48,9 +48,11 @@ def scrape(target: Target) -> Generator[Found]:
 @contextmanager
 def _connected(target: Target) -> Iterator[psycopg.Connection[Row]]:
     config = target.config
+    host, port = str(config["host"]), int(config.get("port", 5432))
     with psycopg.connect(
-        host=config["host"],
-        port=int(config.get("port", 5432)),
+        host=host,
+        hostaddr=target.reach(host, port),
+        port=port,
         dbname=config["database"],
         user=config["user"],
         password=target.secrets.get("secret", ""),

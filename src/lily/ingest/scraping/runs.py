@@ -81,22 +81,18 @@ class Run:
         self._note_left_out()
 
     async def _send_assets(self, assets: Sequence[FoundAsset]) -> None:
-        counts = self._outbox.counts
-        counts["found"] += len(assets)
+        self._outbox.counts["found"] += len(assets)
         await self._look_above(assets)
-        await self._outbox.call.access.refresh(self._arrival.tenant_id)
         changed: list[tuple[FoundAsset, ScrapedItem, bool]] = []
-        for asset in assets:
-            asset_id, inside = self._place.asset_id(asset.external_id), self._inside(asset)
-            self._seen[asset.external_id] = asset.asset_type, inside
+        for asset, is_allowed in zip(assets, await self._may_touch(assets), strict=True):
             known = self._known.pop((False, asset.external_id), None)
-            if not self._may_touch(asset_id, asset, inside):
+            if not is_allowed:
                 continue
             item = ScrapedItem(False, asset.external_id, asset.asset_type, _fingerprint(self._place, asset))
             if known is None or self._mode is Mode.FULL or known.fingerprint != item.fingerprint:
                 changed.append((asset, item, known is None))
             else:
-                counts["unchanged"] += 1
+                self._outbox.counts["unchanged"] += 1
         await self._send_changed(changed)
 
     async def _send_changed(self, changed: Sequence[tuple[FoundAsset, ScrapedItem, bool]]) -> None:
@@ -135,16 +131,21 @@ class Run:
         asset_type, inside = self._seen.get(external_id, ("", frozenset()))
         return self._place.asset_id(external_id), asset_type, inside
 
-    def _may_touch(self, asset_id: str, asset: FoundAsset, inside: frozenset[str]) -> bool:
-        """By what is known before Lily knows the asset; of those left out the audit has one entry."""
-        call = self._outbox.call
-        traits = Traits(asset_id, asset.asset_type, self._place.data_source)
-        resource = resource_of(call.tenant_id, traits, inside)
-        if call.access.decide(call.principal, Action.WRITE, resource, call.circumstances).allowed:
-            return True
-        self._left_out += 1
-        self._outbox.counts["refused"] += 1
-        return False
+    async def _may_touch(self, assets: Sequence[FoundAsset]) -> list[bool]:
+        """By what is known before Lily knows the assets; of those left out the audit has one entry."""
+        call, resources = self._outbox.call, []
+        for asset in assets:
+            asset_id, inside = self._place.asset_id(asset.external_id), self._inside(asset)
+            self._seen[asset.external_id] = asset.asset_type, inside
+            traits = Traits(asset_id, asset.asset_type, self._place.data_source)
+            resources.append(resource_of(call.tenant_id, traits, inside))
+        await call.access.refresh(call.tenant_id)
+        asked = [(call.principal, Action.WRITE, resource) for resource in resources]
+        decisions = call.access.decide_batch(call.tenant_id, asked, call.circumstances)
+        left_out = sum(not decision.allowed for decision in decisions)
+        self._left_out += left_out
+        self._outbox.counts["refused"] += left_out
+        return [decision.allowed for decision in decisions]
 
     async def _look_above(self, assets: Sequence[FoundAsset]) -> None:
         """Learn what Lily knows to contain the outermost assets of the source."""

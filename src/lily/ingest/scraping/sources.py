@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
+from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
@@ -35,12 +36,14 @@ class SourceRefused(LilyError):
 
 def source_types() -> frozenset[str]:
     """The types of connectors that can be scraped."""
-    return frozenset(_OWN) | plugged_in()
+    return frozenset(_OWN) | plugged_in().keys()
 
 
-def plugged_in() -> frozenset[str]:
-    """The types that outside packages read."""
-    return frozenset(plug_in.name for plug_in in entry_points(group=PLUG_INS)) - frozenset(_OWN)
+@cache
+def plugged_in() -> Mapping[str, Scrape]:
+    """The sources of outside packages by type; what they register there for webhooks is no function."""
+    found = {point.name: point.load() for point in entry_points(group=PLUG_INS) if point.name not in _OWN}
+    return {name: scrape for name, scrape in found.items() if callable(scrape)}
 
 
 def check_postgres(config: Mapping[str, Any]) -> None:
@@ -62,8 +65,8 @@ def open_source(connector_type: str) -> Scrape:
     """How connectors of this type are read; a type of Lily's own is never anybody else's."""
     if connector_type in _OWN:
         return cast(Scrape, import_module(_OWN[connector_type]).scrape)
-    for plug_in in entry_points(group=PLUG_INS, name=connector_type):
-        return cast(Scrape, plug_in.load())
+    if connector_type in plugged_in():
+        return plugged_in()[connector_type]
     known = ", ".join(sorted(source_types()))
     raise MisconfiguredError(
         f"no source reads connectors of the type {connector_type!r}; known: {known}. Install a package with "
