@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 from collections.abc import Iterator
@@ -14,7 +15,10 @@ from kit.incident_model import Incident, KnownAsset, incidents
 from kit.lineage_model import Said
 from kit.lineage_runs import Graph, Piece
 from kit.model import Event, purge
-from lily.domain.assets import Field
+from lily.domain.assets import Field, Lane
+from lily.domain.changes import read_change
+from lily.log.envelope import EventType
+from lily.repositories.postgres.outbox import incidents_of
 
 #: Histories; `LILY_INCIDENT_HISTORIES=5000` for a long run.
 HISTORIES = int(os.environ.get("LILY_INCIDENT_HISTORIES", "100"))
@@ -183,3 +187,23 @@ def test_a_beginning_that_is_reported_late_undoes_nothing(graph: Graph) -> None:
     [(status, title)] = graph.connection.execute("SELECT status, said ->> 'title' FROM incidents").fetchall()
     assert (status, title) == ("resolved", "rows missing")
     assert [outcome for outcome, _ in outcomes(graph)] == ["resolved", "updated"]
+
+
+def test_what_the_relay_reads_is_a_change_that_subscribers_understand(graph: Graph) -> None:
+    graph.apply(
+        {"acme": [step(first={"status": "open"}, title="rows missing", names=["orders"], severity="SEV-1")]}
+    )
+    graph.apply({"acme": [table("orders", 1)]})
+    told = [row for outbox in incidents_of(Lane.LINEAGE) for row in outbox.read(graph.connection, 0, 10)]
+    changes = [read_change(EventType.INCIDENT_CHANGED.value, json.loads(row.data or "")) for row in told]
+    assert [(change.name, change.subject) for change in changes if change] == [
+        ("incident.opened", None),
+        ("incident.attached", "orders"),
+    ]
+    opened, attached = changes
+    assert opened is not None
+    assert attached is not None
+    assert [row.subject for row in told] == ["i", "orders"], "the key of the record"
+    assert (opened.incident_id, opened.incident["severity"]) == ("i", "SEV-1")
+    assert opened.cause == opened.event_id != attached.event_id
+    assert attached.data["changed"] == ["asset_id"]
