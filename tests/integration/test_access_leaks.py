@@ -5,11 +5,16 @@ A new interface is one entry of INTERFACES: the names of all versions of assets 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import hypothesis
 import pytest
@@ -22,12 +27,25 @@ from rest_kit import ASSETS, Gateway, gateway, grpc_decide, with_grpc
 from kit import access_strategies as some
 from kit.access_model import allows
 from kit.told import tell, told
+from lily.access.decision_points import Access
 from lily.access.decisions import Action, Resource
+from lily.access.live_books import LiveBooks
 from lily.access.principals import Principal
+from lily.domain.changes import Change, ChangeKind
 from lily.domain.conditions import Circumstances
 from lily.domain.policies import Rules
+from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.assets import PostgresAssets
+from lily.repositories.postgres.lineage import PostgresLineage
+from lily.repositories.postgres.policies import PostgresPolicies
+from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.subscriptions import PostgresSubscriptions
 from lily.serving.grpc import access_pb2
 from lily.settings import Settings
+from lily.targets.matching import Subscriptions
+from lily.targets.subscribers import LiveSubscribers
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,18 @@ def told_live(caller: Caller) -> set[str]:
     return {f"{tenant}:{asset}@now" for asset in found}
 
 
+def notified(caller: Caller) -> set[str]:
+    """What is shown to somebody who once was told of every asset."""
+    tenant = caller.who.tenant_id
+    for asset in some.ASSETS:
+        row = {"tenant_id": tenant, "notification_id": str(uuid4()), "recipient": caller.who.subject}
+        told = {"group_key": asset, "state": "new", "count": 1, "first_at": BEFORE, "last_at": BEFORE}
+        message = json.dumps({"asset_name": f"{tenant}:{asset}@now"})
+        caller.api.insert("notifications", row | told | {"message": message, "asset_id": asset})
+    page = caller.get("/lily/v1/notifications", page_size="1000")
+    return {each["message"]["asset_name"] for each in page["notifications"]} if page else set()
+
+
 CURRENT, PAST, BOTH = ("now",), ("before",), ("now", "before")
 INTERFACES: dict[str, tuple[Callable[[Caller], set[str]], tuple[str, ...]]] = {
     "asset": (each(ASSETS, lambda asset: [asset["asset_name"]]), CURRENT),
@@ -122,6 +152,7 @@ INTERFACES: dict[str, tuple[Callable[[Caller], set[str]], tuple[str, ...]]] = {
     "decisions": (decided, CURRENT),
     "decisions over gRPC": (decided_over_grpc, CURRENT),
     "WebSocket": (told_live, CURRENT),
+    "notifications": (notified, CURRENT),
 }
 
 
@@ -183,6 +214,84 @@ def test_every_interface_shows_what_the_model_allows_and_nothing_more(api: Gatew
                 )
 
     check()
+
+
+class Telling:
+    """What subscriptions tell, matched in a process of its own beside the gateway's."""
+
+    def __init__(self, settings: Settings) -> None:
+        # A loop that runs also while nothing is asked: who listens must hear.
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._stack = AsyncExitStack()
+        self._database = database = Database(settings.database)
+        self._announcements = Announcements(database)
+        self._subscriptions = Subscriptions(
+            LiveSubscribers(self._announcements, PostgresSubscriptions(database)),
+            PostgresAssets(database),
+            PostgresLineage(database),
+            Access(LiveBooks(self._announcements, PostgresPolicies(database))),
+        )
+
+    def __enter__(self) -> Telling:
+        self._thread.start()
+        self._run(self._database.open())
+        self._stack.push_async_callback(self._database.close)
+        self._run(self._stack.enter_async_context(self._announcements.running()))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    def told_to(self, api: Gateway, who: Principal) -> set[str]:
+        """The names of the assets of whose changes somebody's subscription tells."""
+        row = {"tenant_id": who.tenant_id, "name": "all", "owner": who.subject, "selection": "{}"}
+        rights = {"roles": sorted(who.roles), "groups": sorted(who.groups)}
+        scopes = None if who.scopes is None else sorted(who.scopes)
+        api.execute("DELETE FROM subscriptions")  # announced, as every change is
+        api.insert("subscriptions", row | rights | {"scopes": scopes})
+        changes = [
+            Change(tenant, ChangeKind.ASSET, asset, str(uuid4()), "updated", "", BEFORE, {})
+            for tenant in some.TENANTS
+            for asset in some.ASSETS
+        ]
+
+        async def matched() -> set[str]:
+            await self._announcements.wait_until_heard()
+            return {m.message.asset_name for m in await self._subscriptions.matching(changes)}
+
+        return self._run(matched())
+
+
+@pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
+def test_a_subscription_tells_what_the_model_allows_its_owner_and_nothing_more(api: Gateway) -> None:
+    assets = st.lists(some.resources(), min_size=16, max_size=16)
+
+    @given(assets, some.rules, some.rules, st.lists(some.principals, min_size=2, max_size=4))
+    # Not shrunk: against a real gateway that would take minutes.
+    @hypothesis.settings(max_examples=4, deadline=None, phases=(hypothesis.Phase.generate,))
+    def check(now: list[Resource], of_acme: Rules, of_globex: Rules, owners: list[Principal]) -> None:
+        world, rules = make_world(now, now), {"acme": of_acme, "globex": of_globex}
+        store(api, world, rules)
+        for who in owners:
+            # Nobody asks: neither from where nor for what it will be read is known.
+            known = Circumstances(datetime.now(UTC))
+            expected = {
+                version.name
+                for version in world.now.values()
+                if version.resource.tenant_id == who.tenant_id
+                and allows(rules[who.tenant_id], who, Action.READ, version.resource, known)
+            }
+            assert telling.told_to(api, who) == expected, who
+
+    with Telling(api.settings) as telling:
+        check()
 
 
 def test_an_asset_that_may_not_be_read_is_answered_as_one_that_is_not_there(api: Gateway) -> None:
