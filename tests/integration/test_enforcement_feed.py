@@ -1,0 +1,50 @@
+"""What the log tells of tags is enforced, for a session that is open with its next query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+from rest_kit import Gateway, gateway
+from test_enforcement_routes import enforcing, register, rule, state, tag
+
+from kit.enforced import Warehouse
+from kit.eventually import eventually
+from kit.told import tell, told
+from lily.domain.changes import ChangeKind
+from lily.settings import Settings
+
+
+@pytest.fixture
+def api(settings: Settings) -> Iterator[Gateway]:
+    with gateway(settings) as started:
+        yield started
+
+
+@pytest.fixture
+def warehouse(api: Gateway) -> Iterator[Warehouse]:
+    made = Warehouse(api.settings.database.url.get_secret_value())
+    yield made
+    made.close()
+
+
+def test_a_tag_told_by_the_log_masks_and_its_end_shows_again(api: Gateway, warehouse: Warehouse) -> None:
+    connector_id = register(api, warehouse)
+    rule(api, tag="PII")
+    place = warehouse.column("customers", "email")
+    with enforcing(api.settings):
+        eventually(lambda: state(api, connector_id).get("state") == "enforced", 40)
+        ana = warehouse.connect("ana")
+        value = "SELECT email FROM customers WHERE id = 1"
+        # Until the enforcer follows the log from its end, what is told is found by reading everything.
+        tag(api, place, "PII")
+        tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme"))
+        eventually(lambda: ana.execute(value).fetchone() == (None,), 20)
+        for _ in range(3):
+            api.execute("DELETE FROM effective_tags")
+            tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme"))
+            eventually(lambda: ana.execute(value).fetchone() == ("ada@example.org",), 20)
+            tag(api, place, "PII")
+            tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme", event_id=str(uuid4())))
+            eventually(lambda: ana.execute(value).fetchone() == (None,), 20)
