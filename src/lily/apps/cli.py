@@ -11,6 +11,7 @@ from lily.apps.commands.bench import bench
 from lily.apps.commands.checks import run_tests
 from lily.apps.commands.connector import connector
 from lily.apps.commands.deliveries import deliveries
+from lily.apps.commands.demo import demo
 from lily.apps.commands.dlq import dlq
 from lily.apps.commands.doctor import doctor
 from lily.apps.commands.down import down
@@ -55,6 +56,7 @@ app.add_typer(protect, name="protect")
 app.add_typer(enforce, name="enforce")
 app.add_typer(key, name="key")
 connector.command()(scrape)
+app.add_typer(demo, name="demo")
 app.add_typer(connector, name="connector")
 app.command(context_settings=PASS_ON)(bench)
 app.command("test", context_settings=PASS_ON)(run_tests)

@@ -86,7 +86,7 @@ def own_url(port: int) -> str:
     return f"{'https' if os.environ.get(_CERTIFICATE) else 'http'}://{LOOPBACK}:{port}"
 
 
-def _opener() -> urllib.request.OpenerDirector:
+def gateway_opener() -> urllib.request.OpenerDirector:
     """Asks the gateway itself, through no proxy.
 
     Its own certificate is the one that is trusted, under any name; it is also shown, in case callers must.
@@ -106,7 +106,7 @@ def health(port: int) -> dict[str, Any] | None:
     """What the gateway says about every component, or nothing when it does not answer."""
     url = f"{own_url(port)}/lily/v1/system/health"
     try:
-        with _opener().open(url, timeout=3) as answer:
+        with gateway_opener().open(url, timeout=3) as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         return _body_of(error)

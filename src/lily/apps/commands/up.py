@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from typing import Annotated
 
 import typer
 
+from lily.apps.commands.demo import set_up_demo
 from lily.apps.commands.options import DataDir, say
 from lily.apps.commands.token import local_token
 from lily.apps.up import own_url, refuse_busy, supervise
-from lily.domain.errors import Unavailable
+from lily.domain.errors import LilyError, Unavailable
 from lily.standalone.artefacts import ensure
 from lily.standalone.environment import preferred_port, read_environment
 from lily.standalone.installations import Installation
@@ -30,27 +32,48 @@ def up(
         int | None, typer.Option(min=1, max=65535, help="Public port; 8080 at first, then the last one used.")
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return when everything is healthy.")] = False,
+    demo: Annotated[
+        bool,
+        typer.Option("--demo", help="With a tenant to look at: a warehouse, lineage, an incident, a rule."),
+    ] = False,
 ) -> None:
     """Set up what is missing, start everything and print the URL and a token."""
     installation = Installation.at(data_dir)
     running = running_state(installation)
     if running:
-        return _say_running(installation, running)
+        return _say_running(installation, running, demo=demo)
     installation.refuse_foreign()
     chosen = port or preferred_port(read_environment(installation))
     end_leftovers(installation)
     refuse_busy(chosen)
     _download()
     if detach:
-        return _detach(installation, chosen)
-    return supervise(installation, chosen, lambda: _welcome(installation, chosen))
+        return _detach(installation, chosen, demo=demo)
+    return supervise(installation, chosen, lambda: _greet(installation, chosen, demo=demo))
 
 
-def _say_running(installation: Installation, running: State) -> None:
+def _say_running(installation: Installation, running: State, *, demo: bool) -> None:
     if running.phase == "starting":
         _wait_until_healthy(installation, running.pid)
     say(f"Lily already runs on {installation.data_dir}.")
+    if demo:
+        set_up_demo(installation)
     _welcome(installation, running.port)
+
+
+def _greet(installation: Installation, port: int, *, demo: bool) -> None:
+    """Say how to use it; the demo is made beside, while the supervisor watches over the parts."""
+    if not demo:
+        return _welcome(installation, port)
+
+    def make() -> None:
+        try:
+            set_up_demo(installation)
+        except LilyError as error:
+            say(f"error: {error.message}")
+        _welcome(installation, port)
+
+    return threading.Thread(target=make, daemon=True).start()
 
 
 def _download() -> None:
@@ -60,7 +83,7 @@ def _download() -> None:
     binaries()
 
 
-def _detach(installation: Installation, port: int) -> None:
+def _detach(installation: Installation, port: int, *, demo: bool) -> None:
     installation.create()
     command = [sys.executable, "-m", "lily.apps.up", "--data-dir", str(installation.data_dir)]
     with installation.log("supervisor").open("wb") as log:
@@ -72,6 +95,8 @@ def _detach(installation: Installation, port: int) -> None:
             start_new_session=True,
         )
     _wait_until_healthy(installation, process.pid, process)
+    if demo:
+        set_up_demo(installation)
     _welcome(installation, port)
 
 
