@@ -33,6 +33,13 @@ class CatchingUp:
         self._feed = feed
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
+    async def end(self, here: Place) -> Place:
+        """Where the log ends now: what is told is not always heard yet."""
+        ends = (await asyncio.to_thread(self._bounds.ends, {here.topic: here.offsets})).get(here.topic, {})
+        return Place(
+            here.topic, {each: max(offset, ends.get(each, 0)) for each, offset in here.offsets.items()}
+        )
+
     async def between(self, tenant_id: str, start: Place, end: Place) -> AsyncGenerator[list[Told], None]:
         """What the tenant was told from one place to the other, in batches; `Closing` when it is not kept."""
         if start.topic != end.topic or _behind(start, end) > MOST_BEHIND:

@@ -55,6 +55,7 @@ class Connection:
         self._access: Access = socket.app.state.access
         self._turn = asyncio.Lock()
         self._expires = 0.0
+        self._sent_at = 0.0
 
     async def run(self) -> None:
         """Serve until either side has enough; a close of ours has a code and says what to do."""
@@ -74,7 +75,6 @@ class Connection:
         topic = Topic.METADATA_CHANGES.under((await parts.cells.of(tenant_id)).topic_prefix)
         start = parts.cursors.read(tenant_id, asked.cursor) if asked.cursor else None
         reader = Reader(tenant_id, asked.filters)
-        reader.served = start.offsets if start else {}
         async with parts.hub.joined(reader, topic) as here:
             await self._send({"type": "subscribed", "cursor": parts.cursors.issue(tenant_id, start or here)})
             listening = asyncio.create_task(self._listen(reader))
@@ -109,23 +109,26 @@ class Connection:
         return parse_model(Subscribe, (await self._socket.receive_text())[:_MOST_CHARACTERS].encode())
 
     async def _catch_up(self, reader: Reader, start: Place, here: Place) -> None:
-        tenant_id = reader.tenant_id
-        async with aclosing(self._parts.catching_up.between(tenant_id, start, here)) as batches:
+        tenant_id, catching_up = reader.tenant_id, self._parts.catching_up
+        end = await catching_up.end(here)
+        reader.served = {each: max(end.offsets[each], start.offsets.get(each, 0)) for each in end.offsets}
+        async with aclosing(catching_up.between(tenant_id, start, end)) as batches:
             async for batch in batches:
                 resources = await self._parts.hub.resources(tenant_id, [told.change for told in batch])
                 for told in batch:
                     if offered := reader.wanted(told, resources):
                         await self._deliver(offered)
-        await self._send({"type": "caught_up", "cursor": self._parts.cursors.issue(tenant_id, here)})
+        await self._send({"type": "caught_up", "cursor": self._parts.cursors.issue(tenant_id, end)})
 
     async def _step(self, reader: Reader, topic: str) -> None:
-        seconds = min(HEARTBEAT_SECONDS, self._expires - time.time())
-        offered = await reader.next(seconds)
+        quiet = time.monotonic() - self._sent_at
+        offered = await reader.next(min(max(HEARTBEAT_SECONDS - quiet, 0.05), self._expires - time.time()))
         if offered is not None:
             await self._deliver(offered)
             return
         await self._verified()
-        if seconds == HEARTBEAT_SECONDS and (place := self._parts.hub.resting_place(reader, topic)):
+        is_due = time.monotonic() - self._sent_at >= HEARTBEAT_SECONDS
+        if is_due and (place := self._parts.hub.resting_place(reader, topic)):
             await self._send(
                 {"type": "heartbeat", "cursor": self._parts.cursors.issue(reader.tenant_id, place)}
             )
@@ -176,6 +179,7 @@ class Connection:
         try:
             async with self._turn:
                 await asyncio.wait_for(self._socket.send_text(text), _SEND_SECONDS)
+            self._sent_at = time.monotonic()
         except TimeoutError:
             raise too_slow() from None
 

@@ -42,7 +42,7 @@ class Reader:
         self.tenant_id = tenant_id
         self.filters = filters
         self.joined_at = 0
-        #: The offsets up to which another process has served this reader.
+        #: The offsets up to which this reader was served already: before it came here, or while it caught up.
         self.served: Mapping[int, int] = {}
         self._waiting: asyncio.Queue[Offered | None] = asyncio.Queue()
         self._closing: Closing | None = None
@@ -53,7 +53,7 @@ class Reader:
 
     def offer(self, told: Told, resources: Mapping[str, Resource]) -> None:
         """Keep the change if it came after the reader and is what it asked for."""
-        if told.number <= self.joined_at or told.offset < self.served.get(told.partition, 0):
+        if told.number <= self.joined_at:
             return
         offered = self.wanted(told, resources)
         if offered is None:
@@ -86,4 +86,6 @@ class Reader:
             offered = None
         if self._closing is not None:
             raise self._closing
+        if offered is not None and offered.told.offset < self.served.get(offered.told.partition, 0):
+            return None
         return offered
