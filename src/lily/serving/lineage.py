@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -34,10 +34,13 @@ class Walk:
 
 @dataclass(slots=True)
 class Walked:
-    """What was found, in the order of hops; `truncated` when there was more than is shown."""
+    """What was found, in the order of hops; `truncated` when there was more than is shown.
 
-    nodes: dict[str, Node] = field(default_factory=dict)
+    `depths` has every asset on the way, `nodes` those that were looked at (`Lineage.describe`).
+    """
+
     depths: dict[str, int] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
     edges: dict[tuple[str, str, str], StoredEdge] = field(default_factory=dict)
     truncated: bool = False
 
@@ -65,6 +68,13 @@ class Lineage:
                 yield list(islice(found.nodes.values(), told, None))
                 told = len(found.nodes)
 
+    async def describe(self, call: Call, walked: Walked, asset_ids: Iterable[str]) -> list[Node]:
+        """What is shown of these assets of a walk."""
+        ids = list(asset_ids)
+        unseen = [asset_id for asset_id in ids if asset_id not in walked.nodes]
+        walked.nodes |= await self.edges.nodes(call.tenant_id, unseen)
+        return [walked.nodes[asset_id] for asset_id in ids]
+
     async def _found(self, call: Call, walk: Walk) -> Walked:
         found = Walked()
         async for _ in self._hops(call, walk, found):
@@ -73,7 +83,7 @@ class Lineage:
 
     async def _hops(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[None]:
         await self._admit(call, walk, [walk.start], 0, found)
-        if walk.start not in found.nodes:
+        if walk.start not in found.depths:
             return
         ways = {
             Direction.UPSTREAM: (True,),
@@ -94,16 +104,16 @@ class Lineage:
                 return
             ends = list(dict.fromkeys(edge.from_id if upstream else edge.to_id for edge in edges))
             new = [end for end in ends if end not in seen]
-            await self._admit(call, walk, [end for end in new if end not in found.nodes], depth, found)
+            await self._admit(call, walk, [end for end in new if end not in found.depths], depth, found)
             for edge in edges:
-                if edge.from_id in found.nodes and edge.to_id in found.nodes:
-                    found.edges.setdefault(edge.key, edge)
+                if edge.from_id in found.depths and edge.to_id in found.depths:
+                    found.edges.setdefault(edge[:3], edge)
             yield
-            if len(found.nodes) >= self._most_nodes or len(found.edges) >= MAX_EDGES:
+            if len(found.depths) >= self._most_nodes or len(found.edges) >= MAX_EDGES:
                 found.truncated = True
                 return
             seen.update(new)
-            frontier = [end for end in new if end in found.nodes]
+            frontier = [end for end in new if end in found.depths]
         if frontier and not found.truncated:
             found.truncated = await self._goes_on(call, walk, upstream, frontier)
 
@@ -117,11 +127,12 @@ class Lineage:
             return
         readable = await self._guard.readable(call, ids)
         found.truncated |= len(readable) < len(ids)
-        nodes = await self.edges.nodes(call.tenant_id, [each for each in ids if each in readable])
-        for asset_id, node in nodes.items():
-            if not (walk.remove_deleted and node.is_deleted and depth > 0):
-                found.nodes[asset_id] = node
-                found.depths[asset_id] = depth
+        seen = [each for each in ids if each in readable]
+        if walk.remove_deleted:
+            nodes = await self.edges.nodes(call.tenant_id, seen)
+            seen = [each for each in seen if depth == 0 or not nodes[each].is_deleted]
+            found.nodes.update((each, nodes[each]) for each in seen)
+        found.depths.update(dict.fromkeys(seen, depth))
 
     async def paths(self, call: Call, start: str, end: str, depth: int) -> tuple[list[StoredEdge], bool]:
         """A shortest path from one asset to another, and whether the search was cut short."""

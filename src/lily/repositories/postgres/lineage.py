@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from lily.domain.lineage import RelationshipType
 from lily.repositories.postgres.pool import Database
@@ -13,37 +14,32 @@ from lily.repositories.postgres.queries import load
 
 _QUERIES = load("lineage.sql")
 ALL_TYPES = tuple(kind.value for kind in RelationshipType)
+#: Ids asked for in one statement: few enough that it never pays to read a whole table instead.
+_AT_ONCE = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEdge:
+class StoredEdge(NamedTuple):
     from_id: str
     to_id: str
     relationship_type: str
-    is_indirect: bool
-    is_masking: bool
-    subtype: str | None
-    blocked_tags: list[str]
-    sources: list[str]
-    asserted_at: datetime
+    shown: str  # the edge as JSON, as every interface shows it
 
     @property
     def key(self) -> tuple[str, str, str]:
-        return self.from_id, self.to_id, self.relationship_type
+        return self[:3]
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """What is shown of an asset on the way; `is_known` is false for one that is only an edge's end."""
 
     asset_id: str
-    asset_name: str | None
-    asset_type: str | None
-    asset_owner: str | None
-    data_source: str | None
-    is_deleted: bool
-    is_known: bool
-    tags: list[str]
+    asset_name: str | None = None
+    asset_type: str | None = None
+    asset_owner: str | None = None
+    data_source: str | None = None
+    is_deleted: bool = False
+    is_known: bool = False
+    tags: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +60,31 @@ class PostgresLineage:
     async def step(self, tenant_id: str, hop: Hop) -> list[StoredEdge]:
         """The edges that leave the frontier, at most so many."""
         name = "edges_as_of" if hop.as_of else "edges_upstream" if hop.upstream else "edges_downstream"
-        asked: dict[str, Any] = {
-            "tenant_id": tenant_id,
-            "frontier": list(hop.frontier),
-            "types": list(hop.types),
-            "most": hop.most,
-        }
+        asked: dict[str, Any] = {"tenant_id": tenant_id, "types": list(hop.types)}
         if hop.as_of:
             asked |= {"as_of": hop.as_of, "upstream": hop.upstream}
-        return [StoredEdge(*row) for row in await self._database.fetch(_QUERIES[name], asked)]
+        edges: list[StoredEdge] = []
+        for some in _parts(hop.frontier):
+            asked |= {"frontier": some, "most": hop.most - len(edges)}
+            edges += map(StoredEdge._make, await self._database.fetch(_QUERIES[name], asked))
+            if len(edges) >= hop.most:
+                break
+        return edges
 
     async def nodes(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, Node]:
-        asked = {"tenant_id": tenant_id, "asset_ids": list(asset_ids)}
-        rows = await self._database.fetch(_QUERIES["list_nodes"], asked)
-        return {row[0]: Node(*row) for row in rows}
+        """What is known of each of these, in their order."""
+        tags: dict[str, set[str]] = defaultdict(set)
+        known: dict[str, Node] = {}
+        for some in _parts(asset_ids):
+            asked = {"tenant_id": tenant_id, "asset_ids": some}
+            for asset_id, tag in await self._database.fetch(_QUERIES["list_node_tags"], asked):
+                tags[asset_id].add(tag)
+            for row in await self._database.fetch(_QUERIES["list_nodes"], asked):
+                known[row[0]] = Node._make((*row, sorted(tags[row[0]]) if row[0] in tags else ()))
+        return {
+            asset_id: known.get(asset_id) or Node(asset_id, tags=sorted(tags.get(asset_id, ())))
+            for asset_id in asset_ids
+        }
 
     async def column(self, tenant_id: str, asset_id: str, column: str) -> str | None:
         asked = {"tenant_id": tenant_id, "asset_id": asset_id, "column": column}
@@ -104,3 +111,10 @@ class PostgresLineage:
         }
         rows = await self._database.fetch(_QUERIES["edge_validity"], asked)
         return {(row[0], row[1], row[2]): row[3] for row in rows if row[3] is not None}
+
+
+def _parts(ids: Sequence[str]) -> Iterator[str]:
+    """In the order of the index, a bounded number at a time, as one text: an array takes longer to write."""
+    ordered = sorted(ids)
+    for first in range(0, len(ordered), _AT_ONCE):
+        yield "\x1f".join(ordered[first : first + _AT_ONCE])
