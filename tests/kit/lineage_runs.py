@@ -9,9 +9,11 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pyarrow as pa
@@ -25,7 +27,7 @@ from lily.domain.assets import Field, Lane
 from lily.pipeline.statement_staging import SCHEMA
 from lily.repositories.postgres.applier import Applier, Batch
 from lily.repositories.postgres.lineage_applier import LineageApplier
-from lily.repositories.postgres.propagator import Propagator
+from lily.repositories.postgres.propagator import MOST_TOGETHER, Done, Propagator, TooMuch
 
 Piece = list[Said | Event]
 History = list[Piece]
@@ -144,18 +146,19 @@ class Told:
 class Graph:
     """A database, written as the pipeline writes it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, most_together: int = MOST_TOGETHER) -> None:
         self.url = url
         self.applier = LineageApplier(url)
         self.assets = Applier(url)
-        self.propagator = Propagator(url)
+        self.propagator = Propagator(url, most_together=most_together)
+        self.apart = Propagator(url, most_together=most_together)
         self.connection = psycopg.connect(url, autocommit=True)
         self._batches = count(1)
         self._applied: list[tuple[Applier, Batch, pa.Table]] = []
         self._told = 0
 
     def close(self) -> None:
-        for part in (self.applier, self.assets, self.propagator, self.connection):
+        for part in (self.applier, self.assets, self.propagator, self.apart, self.connection):
             part.close()
 
     def apply(self, pieces: dict[str, Piece], propagate: bool = True) -> None:
@@ -181,8 +184,15 @@ class Graph:
             offsets = pa.array(range(staged.num_rows), pa.int64())
             staged = staged.set_column(staged.schema.get_field_index("offset"), "offset", offsets)
             self._apply(self.assets, batch_of(staged.num_rows, batch_id, Lane.STRUCTURAL), staged)
-        while propagate and self.propagator.run():
-            pass
+        if propagate:
+            self.follow()
+
+    def follow(self) -> Done:
+        """Propagate until nothing is left to do; what was done in all."""
+        taken = told = 0
+        while done := self.propagator.run() or self.apart.run_apart():
+            taken, told = taken + done.taken, told + done.told
+        return Done(taken, told)
 
     def _apply(self, applier: Applier, batch: Batch, staged: pa.Table) -> None:
         applier.apply_table(batch, staged)
@@ -191,9 +201,9 @@ class Graph:
     def crash(self) -> None:
         """Propagation dies before its commit, and the last batches, of which nobody knows, come once more."""
         connection = self.propagator._open()
-        with connection.transaction(force_rollback=True), connection.cursor() as cursor:
+        with suppress(TooMuch), connection.transaction(force_rollback=True), connection.cursor() as cursor:
             self.propagator._follow(cursor)
-        for part in (self.applier, self.assets, self.propagator):
+        for part in (self.applier, self.assets, self.propagator, self.apart):
             part.close()
         for applier, batch, staged in self._applied[-2:]:
             applier.apply_table(batch, staged)
@@ -209,6 +219,14 @@ class Graph:
         for tenant, asset, tags in rows:
             found[tenant][asset] = frozenset(tags)
         return found
+
+    def followed(self, tenant: str) -> int:
+        """How many of a tenant's statements count with all that follows from them."""
+        row = self.connection.execute(
+            "SELECT applied FROM count_settled('{0}', ARRAY[%s], %s, %s, '{t}')",
+            (tenant, [UUID(int=0)], [UUID(int=2**128 - 1)]),
+        ).fetchone()
+        return int(row[0]) if row else 0
 
     def hear(self, told: dict[str, Told]) -> None:
         """Pass on the change events that were written since."""

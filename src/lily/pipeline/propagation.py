@@ -1,12 +1,14 @@
 """Follows every batch of every lane: what it means for the tags of assets downstream is made effective.
 
-One thread. It reads what changed from the database itself, in the order of the changes (a hop through
-`metadata-changes` and another micro-batch would double the delay), and remembers how far it is in the
-transaction of what it did: a crash repeats nothing and forgets nothing.
+Two threads: one for all tenants together, one for those with so much to do that others would wait for them.
+They read what changed from the database itself, in the order of the changes (a hop through `metadata-changes`
+and another micro-batch would double the delay), and remember how far they are in the transaction of what they
+did: a crash repeats nothing and forgets nothing.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -21,6 +23,7 @@ from lily.telemetry import PROPAGATED, PROPAGATION_PROGRESS, PROPAGATION_SECONDS
 _log = structlog.get_logger(__name__)
 
 _IDLE_SECONDS = 1.0
+_TURN_SECONDS = 0.05
 
 
 class Propagation:
@@ -29,41 +32,71 @@ class Propagation:
     def __init__(self, settings: Settings, after_run: Callable[[], None]) -> None:
         self._url = settings.database.url.get_secret_value()
         self._after_run = after_run
-        self._propagator = Propagator(self._url, self._report)
-        self._follower = Follower("propagation", self._follow, (psycopg.Error,))
+        self._together = Propagator(self._url, _report)
+        self._alone = Propagator(self._url, _report)
+        self._someone_is_apart = threading.Event()
+        self._followers = (
+            Follower("propagation", self._follow, (psycopg.Error,)),
+            Follower("propagation-apart", self._follow_apart, (psycopg.Error,)),
+        )
 
     def start(self) -> None:
-        self._follower.start()
+        for follower in self._followers:
+            follower.start()
 
     def stop(self) -> None:
-        self._follower.stopped.set()
+        for follower in self._followers:
+            follower.stopped.set()
+        self._someone_is_apart.set()
 
     def _follow(self) -> None:
         try:
             with psycopg.connect(self._url, autocommit=True) as connection:
                 connection.execute(LISTEN)
-                while not self._follower.stopped.is_set():
+                while not self._followers[0].stopped.is_set():
                     self.catch_up()
                     for _ in connection.notifies(timeout=_IDLE_SECONDS, stop_after=1):
                         pass
         finally:
-            self._propagator.close()
+            self._together.close()
 
     def catch_up(self) -> None:
         """Run until nothing is left to follow up."""
-        while (done := self._timed()) is not None:
-            PROPAGATED.inc(done.told)
-            if done.told:
-                self._after_run()
+        while (done := self._timed(self._together.run)) is not None:
+            self._tell(done)
+        if self._together.has_apart:
+            self._someone_is_apart.set()
 
-    def _timed(self) -> Done | None:
+    def _follow_apart(self) -> None:
+        """Sleep while no tenant is followed by itself."""
+        try:
+            while not self._followers[1].stopped.is_set():
+                done = self._timed(self._alone.run_apart)
+                if done is None:
+                    self._someone_is_apart.clear()
+                    self._alone.close()
+                    self._someone_is_apart.wait()
+                elif done.told:
+                    self._tell(done)
+                else:  # it waits for its turn to rejoin the others
+                    self._followers[1].stopped.wait(_TURN_SECONDS)
+        finally:
+            self._alone.close()
+
+    def _tell(self, done: Done) -> None:
+        PROPAGATED.inc(done.told)
+        if done.told or done.passed_on:
+            self._after_run()
+
+    def _timed(self, run: Callable[[], Done | None]) -> Done | None:
         started = time.perf_counter()
-        done = self._propagator.run()
+        done = run()
         PROPAGATION_PROGRESS.set(0)
         if done is not None:
             PROPAGATION_SECONDS.observe(time.perf_counter() - started)
         return done
 
-    def _report(self, added: int) -> None:
-        PROPAGATION_PROGRESS.inc(added)
-        _log.info("propagation_under_way", added=added)
+
+def _report(tenant_id: str, facts: int) -> None:
+    PROPAGATION_PROGRESS.inc(facts)
+    _log.info("propagation_under_way", tenant_id=tenant_id, facts=facts)

@@ -32,6 +32,8 @@ CELL_TABLES = (
     "incidents",
     "incident_names",
     "incident_changes",
+    "propagation_arrears",
+    "untold_tag_changes",
 )
 LIMITS = ("requests_per_second", "events_per_second", "max_assets", "max_bytes")
 _SQL = load("tenant_admin.sql")

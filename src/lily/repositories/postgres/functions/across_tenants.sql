@@ -9,11 +9,14 @@ CREATE OR REPLACE FUNCTION count_settled(
     tickets bigint[], tenants text[], firsts uuid[], lasts uuid[], follow boolean[],
     OUT ticket bigint, OUT applied bigint, OUT dead bigint, OUT outcome text, OUT reason text, OUT detail text
 ) RETURNS SETOF record LANGUAGE sql STABLE SECURITY DEFINER SET search_path = public, pg_temp AS $$
-WITH followed AS MATERIALIZED (SELECT coalesce(jsonb_object_agg(lane, seq), '{}') AS upto FROM propagation_positions)
+WITH common AS MATERIALIZED (SELECT coalesce(jsonb_object_agg(lane, seq), '{}') AS upto FROM propagation_positions)
 SELECT waiting.ticket, applied.events + said.events, dead.events, coalesce(applied.outcome, said.outcome),
        dead.reason, dead.detail
   FROM unnest(tickets, tenants, firsts, lasts, follow) AS waiting (ticket, tenant_id, first, last, follow)
- CROSS JOIN followed
+ CROSS JOIN common
+ CROSS JOIN LATERAL ( -- a tenant that is followed by itself may be behind the others
+       SELECT common.upto || coalesce(jsonb_object_agg(a.lane, a.seq), '{}') AS upto
+         FROM propagation_arrears AS a WHERE a.tenant_id = waiting.tenant_id) followed
  CROSS JOIN LATERAL (
        SELECT count(*) AS events, min(c.outcome) AS outcome
          FROM changes c

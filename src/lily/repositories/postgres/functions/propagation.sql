@@ -11,7 +11,9 @@ CREATE OR REPLACE FUNCTION learn_rules() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO rules
     SELECT t.tenant_id, t.tag, r.along_lineage, r.along_containment, r.along_indirect, r.stopped_by_masking, r.types,
-           EXISTS (SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = t.tenant_id AND o.tag = t.tag AND o.holds)
+           EXISTS (SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = t.tenant_id AND o.tag = t.tag AND o.holds),
+           r.along_containment
+               OR EXISTS (SELECT FROM changed_rules AS c WHERE c.tenant_id = t.tenant_id AND c.tag = t.tag)
       FROM (SELECT tenant_id, tag FROM gained_facts WHERE round = 0
              UNION SELECT tenant_id, tag FROM lost_facts WHERE round = 0
             EXCEPT SELECT tenant_id, tag FROM rules) AS t
@@ -26,7 +28,15 @@ BEGIN
     END IF;
     INSERT INTO reviewed_pairs
     SELECT DISTINCT tenant_id, from_id, to_id FROM (
-        SELECT c.tenant_id, c.from_id, c.to_id FROM changed_edges AS c WHERE c.relationship_type <> 'contains'
+        -- Without columns there is nothing to look at; most edges are such.
+        SELECT c.tenant_id, c.from_id, c.to_id FROM changed_edges AS c
+         WHERE c.relationship_type <> 'contains'
+           AND (EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = c.tenant_id AND e.from_id = c.from_id
+                           AND e.relationship_type = 'contains' OFFSET 0)
+                AND EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = c.tenant_id AND e.from_id = c.to_id
+                               AND e.relationship_type = 'contains' OFFSET 0)
+                OR EXISTS (SELECT FROM refined_pairs AS r WHERE r.tenant_id = c.tenant_id AND r.from_id = c.from_id
+                              AND r.to_id = c.to_id OFFSET 0))
         UNION ALL
         SELECT c.tenant_id, up.from_id, down.from_id FROM changed_edges AS c
           JOIN edges AS up ON up.tenant_id = c.tenant_id AND up.to_id = c.from_id AND up.relationship_type = 'contains'
@@ -116,15 +126,16 @@ CREATE OR REPLACE FUNCTION facts_of(tenant text, of_tag text) RETURNS SETOF effe
     SELECT * FROM resting
 $$;
 
--- Where the facts lost in a round are stored.
-CREATE OR REPLACE FUNCTION lost_rows(this integer) RETURNS SETOF tid LANGUAGE plpgsql AS $$
+DROP FUNCTION IF EXISTS lost_rows(integer);
+-- Where the facts lost at first are stored; of those lost later it was noted when they were found.
+CREATE OR REPLACE FUNCTION lost_rows() RETURNS SETOF tid LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
         SELECT f.row_id FROM lost_facts AS o CROSS JOIN LATERAL (
             SELECT f.ctid AS row_id FROM effective_tags AS f
              WHERE f.tenant_id = o.tenant_id AND f.asset_id = o.asset_id AND f.tag = o.tag
                AND f.is_partial = o.is_partial OFFSET 0) AS f
-         WHERE o.round = this;
+         WHERE o.round = 0;
 END $$;
 
 -- First look: what is asserted on the changed assets now, and which facts have lost what they rest on.
@@ -171,7 +182,7 @@ BEGIN
     ON CONFLICT DO NOTHING;
 
     UPDATE effective_tags AS f SET is_asserted = false, via_from = NULL, via_type = NULL, via_is_partial = NULL
-     WHERE f.ctid = ANY(ARRAY(SELECT lost_rows(0)));
+     WHERE f.ctid = ANY(ARRAY(SELECT lost_rows()));
 END $$;
 
 -- Gives lost facts of a round another fact to rest on where one is near: asserted, or resting on asserted
@@ -237,10 +248,30 @@ BEGIN
     RETURN looked;
 END $$;
 
--- Takes away facts that have lost their support, hop by hop; returns how many.
-CREATE OR REPLACE FUNCTION take_away() RETURNS bigint LANGUAGE plpgsql AS $$
+-- Whether what a change of rules concerns is more than `most` facts.
+CREATE OR REPLACE FUNCTION is_wide_rule(most bigint) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT count(*) > most FROM (
+        SELECT FROM changed_rules AS c CROSS JOIN LATERAL facts_of(c.tenant_id, c.tag) AS f LIMIT most + 1) AS f);
+END $$;
+
+-- The tenant with most of the work at hand: what was done, and of what lies ahead a sample of `most` edges.
+CREATE OR REPLACE FUNCTION busiest_tenant(most bigint) RETURNS text LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT w.tenant_id FROM (
+        SELECT tenant_id FROM lost_facts UNION ALL SELECT tenant_id FROM gained_facts WHERE is_new
+        UNION ALL SELECT tenant_id FROM edges_ahead((SELECT max(round) FROM gained_facts), most)
+        UNION ALL (SELECT c.tenant_id FROM changed_rules AS c
+                    CROSS JOIN LATERAL facts_of(c.tenant_id, c.tag) AS f LIMIT most)) AS w
+     GROUP BY w.tenant_id ORDER BY count(*) DESC LIMIT 1);
+END $$;
+
+-- Takes away facts that have lost their support, hop by hop from round `start`, until there are no more or some
+-- 50,000 were taken. Returns the round to go on with, NULL when it has finished, -1 when there are more than `most`.
+DROP FUNCTION IF EXISTS take_away();
+CREATE OR REPLACE FUNCTION take_away(start integer, most bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
-    this integer := 0;
+    this integer := start;
     taken bigint := 0;
     looked bigint := 0;
     these bigint;
@@ -251,21 +282,33 @@ BEGIN
         IF looked < 20000 + 2 * taken THEN
             looked := looked + relink(this, (20000 + 2 * taken - looked)::integer);
         END IF;
-        DELETE FROM effective_tags AS f WHERE f.ctid = ANY(ARRAY(SELECT lost_rows(this)));
+        IF this = 0 THEN
+            DELETE FROM effective_tags AS f WHERE f.ctid = ANY(ARRAY(SELECT lost_rows()));
+        ELSE
+            DELETE FROM effective_tags AS f
+             WHERE f.ctid = ANY(ARRAY(SELECT o.row_id FROM lost_facts AS o WHERE o.round = this));
+        END IF;
         GET DIAGNOSTICS these = ROW_COUNT;
-        EXIT WHEN these = 0;
+        IF these = 0 THEN
+            RETURN NULL;
+        END IF;
         taken := taken + these;
         -- The next hop; what is asserted rests on nothing and is not found here.
         INSERT INTO lost_facts
-        SELECT this + 1, f.tenant_id, f.asset_id, f.tag, f.is_partial, o.cause, o.origin FROM lost_facts AS o
+        SELECT this + 1, f.tenant_id, f.asset_id, f.tag, f.is_partial, o.cause, o.origin, f.ctid FROM lost_facts AS o
          CROSS JOIN LATERAL (
-               SELECT * FROM effective_tags AS f WHERE f.via_from = o.asset_id AND f.tag = o.tag
+               SELECT *, ctid FROM effective_tags AS f WHERE f.via_from = o.asset_id AND f.tag = o.tag
                   AND f.tenant_id = o.tenant_id AND f.via_is_partial = o.is_partial OFFSET 0) AS f
-         WHERE o.round = this
+         WHERE o.round = this LIMIT most + 1
         ON CONFLICT DO NOTHING;
+        GET DIAGNOSTICS these = ROW_COUNT;
         this := this + 1;
+        IF taken + these + 10 * this > most THEN
+            RETURN -1;
+        ELSIF taken >= 50000 THEN
+            RETURN this;
+        END IF;
     END LOOP;
-    RETURN taken;
 END $$;
 
 -- The facts from which everything that is now missing follows: newly asserted ones, and those that are one hop
@@ -314,8 +357,18 @@ BEGIN
     PERFORM learn_rules();
 END $$;
 
--- Adds what follows from the facts gained in round `start`, hop by hop, until nothing is new or `most` facts
--- were added. Returns the round to go on with, NULL when it has finished.
+-- Up to `most` edges that lead on from the facts gained in a round.
+CREATE OR REPLACE FUNCTION edges_ahead(this integer, most bigint) RETURNS SETOF edges LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN QUERY SELECT e.* FROM gained_facts AS s
+      JOIN rules AS r ON r.tenant_id = s.tenant_id AND r.tag = s.tag
+     CROSS JOIN LATERAL (SELECT * FROM edges AS e WHERE e.tenant_id = s.tenant_id AND e.from_id = s.asset_id
+                            AND e.relationship_type = ANY(r.types) OFFSET 0) AS e
+     WHERE s.round = this AND s.only_to IS NULL LIMIT most;
+END $$;
+
+-- Adds what follows from the facts gained in round `start`, hop by hop, until nothing is new or some 50,000 facts
+-- were added. Returns the round to go on with, NULL when it has finished, -1 when there is more ahead than `most`.
 CREATE OR REPLACE FUNCTION add_onward(start integer, most bigint) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     this integer := start;
@@ -323,10 +376,16 @@ DECLARE
     these bigint;
 BEGIN
     LOOP
-        WITH ahead AS (
-            SELECT DISTINCT ON (s.tenant_id, e.to_id, s.tag, c.as_partial)
+        IF most IS NOT NULL
+           AND (SELECT count(*) FROM edges_ahead(this, most + 1)) + added + 10 * this > most THEN
+            RETURN -1;
+        END IF;
+        -- Where several edges lead to the same fact one is enough. Ids differ more than tenants, so they are
+        -- compared first.
+        WITH reached AS (
+            SELECT DISTINCT ON (e.to_id, s.tag, c.as_partial, s.tenant_id)
                    s.tenant_id, e.to_id, s.tag, c.as_partial, s.asset_id, e.relationship_type, s.is_partial,
-                   s.cause, s.seed, s.seed_is_partial
+                   s.cause, s.seed, s.seed_is_partial, r.has_opt_outs
               FROM gained_facts AS s
               JOIN rules AS r ON r.tenant_id = s.tenant_id AND r.tag = s.tag
              CROSS JOIN LATERAL (
@@ -340,14 +399,16 @@ BEGIN
                        SELECT FROM refined_pairs AS p WHERE p.tenant_id = s.tenant_id
                           AND p.from_id = e.from_id AND p.to_id = e.to_id)) AS as_partial OFFSET 0) AS c
              WHERE s.round = this AND c.as_partial IS NOT NULL
-               AND NOT EXISTS (SELECT FROM effective_tags AS f WHERE f.tenant_id = s.tenant_id
-                                  AND f.asset_id = e.to_id AND f.tag = s.tag AND f.is_partial = c.as_partial OFFSET 0)
-               AND NOT EXISTS (SELECT FROM assets AS a WHERE a.tenant_id = s.tenant_id AND a.asset_id = e.to_id
+             ORDER BY e.to_id, s.tag, c.as_partial, s.tenant_id, s.asset_id, e.relationship_type, s.is_partial
+        ), ahead AS MATERIALIZED (
+            SELECT * FROM reached AS n
+             WHERE NOT EXISTS (SELECT FROM effective_tags AS f WHERE f.tenant_id = n.tenant_id
+                                  AND f.asset_id = n.to_id AND f.tag = n.tag AND f.is_partial = n.as_partial OFFSET 0)
+               AND NOT EXISTS (SELECT FROM assets AS a WHERE a.tenant_id = n.tenant_id AND a.asset_id = n.to_id
                                   AND (a.is_deleted OR a.asset_name IS NULL OR a.asset_type IS NULL) OFFSET 0)
-               AND NOT (r.has_opt_outs AND EXISTS (
-                        SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = s.tenant_id AND o.asset_id = e.to_id
-                           AND o.tag = s.tag AND o.holds))
-             ORDER BY s.tenant_id, e.to_id, s.tag, c.as_partial, s.asset_id, e.relationship_type, s.is_partial
+               AND NOT (n.has_opt_outs AND EXISTS (
+                        SELECT FROM tag_opt_outs AS o WHERE o.tenant_id = n.tenant_id AND o.asset_id = n.to_id
+                           AND o.tag = n.tag AND o.holds))
         ), added AS (
             INSERT INTO effective_tags
             SELECT tenant_id, to_id, tag, as_partial, false, asset_id, relationship_type, is_partial,
@@ -364,49 +425,64 @@ BEGIN
         END IF;
         this := this + 1;
         added := added + these;
-        IF added >= most THEN
+        IF added >= 50000 THEN
             RETURN this;
         END IF;
     END LOOP;
 END $$;
 
--- What readers now see differently: one row per asset. A fact that went and came back is no change.
-CREATE OR REPLACE FUNCTION record_tag_changes() RETURNS bigint LANGUAGE plpgsql AS $$
+-- What readers now see differently: one row per asset. A fact that went and came back is no change. All rows are
+-- read, so joining by hashes is right here.
+CREATE OR REPLACE FUNCTION seen_differently() RETURNS TABLE (
+    tenant_id text, asset_id text, event_id uuid, cause uuid, added text[], removed text[], reasons jsonb
+) LANGUAGE plpgsql SET enable_hashjoin = on AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO seed_origins
+    SELECT s.tenant_id, s.tag, s.seed, s.seed_is_partial, origin_of(s.tenant_id, s.seed, s.tag, s.seed_is_partial)
+      FROM (SELECT DISTINCT g.tenant_id, g.tag, g.seed, g.seed_is_partial FROM gained_facts AS g WHERE g.is_new) AS s;
+
+    RETURN QUERY WITH moved AS (
+        SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came, jsonb_strip_nulls(jsonb_build_object(
+                   'cause', g.cause, 'from', g.via_from, 'relationship_type', g.via_type, 'origin', o.origin)) AS reason
+          FROM gained_facts AS g
+          LEFT JOIN seed_origins AS o ON o.tenant_id = g.tenant_id AND o.tag = g.tag AND o.seed = g.seed
+               AND o.seed_is_partial = g.seed_is_partial
+         WHERE g.is_new
+         UNION ALL
+        SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false,
+               jsonb_strip_nulls(jsonb_build_object('cause', l.cause, 'origin', l.origin)) FROM lost_facts AS l
+    ), judged AS (
+        SELECT m.asset_id, m.tenant_id, m.tag, bool_and(m.came) AS is_there, (array_agg(m.cause))[1] AS cause,
+               (array_agg(m.reason))[1] AS reason
+          FROM moved AS m GROUP BY m.asset_id, m.tenant_id, m.tag
+        HAVING bool_and(m.came) = bool_or(m.came)
+    )
+    SELECT j.tenant_id, j.asset_id, gen_random_uuid(), (array_agg(j.cause))[1],
+           coalesce(array_agg(j.tag) FILTER (WHERE j.is_there), '{}'),
+           coalesce(array_agg(j.tag) FILTER (WHERE NOT j.is_there), '{}'), jsonb_object_agg(j.tag, j.reason)
+      FROM judged AS j
+     -- Beside a fact that came or went another may have stayed, if the tag can be there in both ways. What was
+     -- added in this transaction bears its time.
+     WHERE NOT ((SELECT bool_or(r.may_be_partial) FROM rules AS r) AND EXISTS (
+               SELECT FROM effective_tags AS f WHERE f.tenant_id = j.tenant_id AND f.asset_id = j.asset_id
+                  AND f.tag = j.tag AND f.since < transaction_timestamp() OFFSET 0))
+     GROUP BY j.asset_id, j.tenant_id;
+END $$;
+
+-- Writes down what is to be told: in its order at once, or (`later`) to be put in order by the one writer of that.
+DROP FUNCTION IF EXISTS record_tag_changes();
+CREATE OR REPLACE FUNCTION record_tag_changes(later boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     told bigint;
 BEGIN
-    INSERT INTO seed_origins
-    SELECT tenant_id, tag, seed, seed_is_partial, origin_of(tenant_id, seed, tag, seed_is_partial)
-      FROM (SELECT DISTINCT tenant_id, tag, seed, seed_is_partial FROM gained_facts WHERE is_new) AS s;
-
-    WITH touched AS (
-        SELECT DISTINCT ON (tenant_id, asset_id, tag) * FROM (
-            SELECT tenant_id, asset_id, tag, cause, seed AS origin, seed_is_partial, via_from, via_type
-              FROM gained_facts WHERE is_new
-            UNION ALL
-            SELECT tenant_id, asset_id, tag, cause, origin, NULL, NULL, NULL FROM lost_facts) AS t
-         ORDER BY tenant_id, asset_id, tag, seed_is_partial IS NULL
-    ), judged AS (
-        SELECT t.tenant_id, t.asset_id, t.tag, t.cause, n.is_there, jsonb_strip_nulls(jsonb_build_object(
-                   'cause', t.cause, 'from', t.via_from, 'relationship_type', t.via_type, 'origin',
-                   CASE WHEN t.seed_is_partial IS NULL THEN t.origin ELSE (
-                       SELECT s.origin FROM seed_origins AS s WHERE s.tenant_id = t.tenant_id AND s.tag = t.tag
-                          AND s.seed = t.origin AND s.seed_is_partial = t.seed_is_partial) END)) AS reason
-          FROM touched AS t
-         CROSS JOIN LATERAL (
-               -- What was added in this transaction bears its time; what was taken away is among the lost.
-               SELECT count(*) > 0 AS is_there, count(*) FILTER (WHERE f.since < transaction_timestamp()) > 0 AS stayed
-                 FROM effective_tags AS f
-                WHERE f.tenant_id = t.tenant_id AND f.asset_id = t.asset_id AND f.tag = t.tag OFFSET 0) AS n
-         WHERE n.is_there <> (n.stayed OR EXISTS (
-                   SELECT FROM lost_facts AS l WHERE l.tenant_id = t.tenant_id AND l.asset_id = t.asset_id
-                      AND l.tag = t.tag OFFSET 0))
-    )
-    INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)
-    SELECT tenant_id, asset_id, gen_random_uuid(), (array_agg(cause))[1],
-           coalesce(array_agg(tag) FILTER (WHERE is_there), '{}'),
-           coalesce(array_agg(tag) FILTER (WHERE NOT is_there), '{}'), jsonb_object_agg(tag, reason)
-      FROM judged GROUP BY tenant_id, asset_id;
+    IF later THEN
+        INSERT INTO untold_tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
+        SELECT s.*, clock_timestamp() FROM seen_differently() AS s;
+    ELSE
+        INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)
+        SELECT s.* FROM seen_differently() AS s;
+    END IF;
     GET DIAGNOSTICS told = ROW_COUNT;
     RETURN told;
 END $$;

@@ -47,24 +47,27 @@ WHERE (excluded.clock_time, excluded.clock_id) > (e.clock_time, e.clock_id)
 -- them blocks; the rest is as the latest of them says.
 WITH touched AS MATERIALIZED (
     SELECT DISTINCT tenant_id, from_id, to_id, relationship_type FROM applying WHERE kind = 'edge'
+), judged AS (
+    -- What a source says lives until it or, later, everybody ('*') takes it back.
+    SELECT a.*, a.holds AND NOT bool_or(a.source = '*') OVER (
+               PARTITION BY a.from_id, a.to_id, a.relationship_type, a.tenant_id
+               ORDER BY a.clock_time DESC, a.clock_id DESC ROWS UNBOUNDED PRECEDING) AS lives
+      FROM touched AS t CROSS JOIN LATERAL (
+           SELECT * FROM edge_assertions AS a
+            WHERE a.tenant_id = t.tenant_id AND a.from_id = t.from_id AND a.to_id = t.to_id
+              AND a.relationship_type = t.relationship_type OFFSET 0) AS a
 ), merged AS MATERIALIZED (
-    SELECT t.*, m.* FROM touched AS t CROSS JOIN LATERAL (
-        SELECT (array_agg(a.is_indirect ORDER BY a.clock_time DESC, a.clock_id DESC))[1] AS is_indirect,
-               (array_agg(a.is_masking ORDER BY a.clock_time DESC, a.clock_id DESC))[1] AS is_masking,
-               (array_agg(a.subtype ORDER BY a.clock_time DESC, a.clock_id DESC))[1] AS subtype,
-               (SELECT coalesce(array_agg(DISTINCT b ORDER BY b), '{}')
-                  FROM unnest(string_to_array(string_agg(array_to_string(a.blocked_tags, E'\x1f'), E'\x1f'), E'\x1f')) AS b
-                 WHERE b <> '') AS blocked_tags,
-               array_agg(a.source ORDER BY a.source) AS sources, max(a.clock_time) AS asserted_at
-          FROM edge_assertions AS a
-         WHERE a.tenant_id = t.tenant_id AND a.from_id = t.from_id AND a.to_id = t.to_id
-           AND a.relationship_type = t.relationship_type AND a.holds
-           AND NOT EXISTS (
-               SELECT FROM edge_assertions AS r
-                WHERE r.tenant_id = t.tenant_id AND r.from_id = t.from_id AND r.to_id = t.to_id
-                  AND r.relationship_type = t.relationship_type AND r.source = '*'
-                  AND (r.clock_time, r.clock_id) > (a.clock_time, a.clock_id))
-    ) AS m
+    SELECT from_id, to_id, relationship_type, tenant_id,
+           (array_agg(is_indirect ORDER BY clock_time DESC, clock_id DESC) FILTER (WHERE lives))[1] AS is_indirect,
+           (array_agg(is_masking ORDER BY clock_time DESC, clock_id DESC) FILTER (WHERE lives))[1] AS is_masking,
+           (array_agg(subtype ORDER BY clock_time DESC, clock_id DESC) FILTER (WHERE lives))[1] AS subtype,
+           CASE WHEN max(cardinality(blocked_tags)) FILTER (WHERE lives) = 0 THEN '{}' ELSE (
+               SELECT coalesce(array_agg(DISTINCT b ORDER BY b), '{}') FROM unnest(string_to_array(string_agg(
+                      array_to_string(blocked_tags, E'\x1f'), E'\x1f') FILTER (WHERE lives), E'\x1f')) AS b
+                WHERE b <> '') END AS blocked_tags,
+           array_agg(source ORDER BY source) FILTER (WHERE lives) AS sources,
+           max(clock_time) FILTER (WHERE lives) AS asserted_at
+      FROM judged GROUP BY from_id, to_id, relationship_type, tenant_id
 ), gone AS (
     DELETE FROM edges AS e USING merged AS m
      WHERE m.sources IS NULL AND e.tenant_id = m.tenant_id AND e.from_id = m.from_id

@@ -18,11 +18,12 @@ CREATE TEMPORARY TABLE wanted_roots (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE rules (
     tenant_id text, tag text, along_lineage boolean, along_containment boolean, along_indirect boolean,
-    stopped_by_masking boolean, types text[], has_opt_outs boolean, PRIMARY KEY (tenant_id, tag)
+    stopped_by_masking boolean, types text[], has_opt_outs boolean, may_be_partial boolean,
+    PRIMARY KEY (tenant_id, tag)
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE lost_facts (
     round integer, tenant_id text, asset_id text, tag text, is_partial boolean, cause uuid, origin text,
-    PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
+    row_id tid, PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
 ) ON COMMIT DELETE ROWS;
 CREATE INDEX ON lost_facts (round);
 CREATE TEMPORARY TABLE gained_facts (
@@ -43,6 +44,46 @@ SELECT l.lane, coalesce(p.seq, 0),
   FROM unnest('{lineage,structural,leaf}'::text[]) AS l (lane)
   LEFT JOIN propagation_positions AS p ON p.lane = l.lane
 
+-- name: list_arrears
+-- Propagator: the tenants that are followed by themselves, the oldest first.
+SELECT a.tenant_id, jsonb_object_agg(a.lane, a.seq), bool_and(a.is_caught_up)
+  FROM propagation_arrears AS a GROUP BY a.tenant_id ORDER BY min(a.since), a.tenant_id
+
+-- name: fall_behind
+-- Propagator: from now on a tenant is followed by itself, from where it is.
+INSERT INTO propagation_arrears (tenant_id, lane, seq)
+SELECT %(tenant_id)s, l.lane, coalesce(p.seq, 0)
+  FROM unnest('{lineage,structural,leaf}'::text[]) AS l (lane)
+  LEFT JOIN propagation_positions AS p ON p.lane = l.lane
+ON CONFLICT (tenant_id, lane) DO UPDATE SET is_caught_up = false
+
+-- name: catch_up
+-- Propagator, in the transaction of what it did: how far a tenant that is followed by itself is now.
+UPDATE propagation_arrears SET seq = %(seq)s WHERE tenant_id = %(tenant_id)s AND lane = %(lane)s
+
+-- name: ask_to_rejoin
+-- Propagator: a tenant is where the others are, with nothing left to tell.
+UPDATE propagation_arrears AS a SET is_caught_up = true WHERE a.tenant_id = %(tenant_id)s
+   AND NOT EXISTS (SELECT FROM untold_tag_changes AS u WHERE u.tenant_id = a.tenant_id)
+
+-- name: rejoin
+-- Propagator, in the transaction that followed these tenants with all others.
+DELETE FROM propagation_arrears WHERE tenant_id = ANY(%(tenants)s)
+
+-- name: tell_some
+-- Propagator, in a transaction of its own or with what it did: `most` changes of each tenant, in their order.
+WITH taken AS (
+    DELETE FROM untold_tag_changes AS u USING (
+        SELECT n.tenant_id, n.number FROM (SELECT DISTINCT a.tenant_id FROM propagation_arrears AS a) AS a
+         CROSS JOIN LATERAL (
+               SELECT u.tenant_id, u.number FROM untold_tag_changes AS u WHERE u.tenant_id = a.tenant_id
+                ORDER BY u.number LIMIT %(most)s) AS n) AS n
+     WHERE u.tenant_id = n.tenant_id AND u.number = n.number
+    RETURNING u.*
+)
+INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
+SELECT tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at FROM taken ORDER BY number
+
 -- name: collect_asset_changes
 -- Propagator: the assets of a lane whose tags, or whose being there, may have changed. A new asset without tags
 -- that is not deleted changes nothing: until now it was not in the way either.
@@ -52,6 +93,7 @@ SELECT DISTINCT ON (c.tenant_id, c.asset_id) c.tenant_id, c.asset_id, c.event_id
            OVER (PARTITION BY c.tenant_id, c.asset_id)
   FROM changes AS c
  WHERE c.lane = %(lane)s AND c.seq > %(after)s AND c.seq <= %(upto)s AND c.outcome <> 'refused'
+   AND (%(tenant_id)s::text IS NULL AND c.tenant_id <> ALL(%(apart)s) OR c.tenant_id = %(tenant_id)s)
    AND (c.fields & 1411 <> 0 AND NOT (
             c.outcome = 'created' AND c.version = 1 AND c.source_tags IS NULL AND c.user_tags IS NULL
             AND c.is_deleted IS NOT TRUE AND c.asset_name IS NOT NULL) -- else a purge has made the row forget what it knew
@@ -69,6 +111,7 @@ INSERT INTO changed_edges
 SELECT DISTINCT ON (tenant_id, from_id, to_id, relationship_type)
        tenant_id, from_id, to_id, relationship_type, event_id
   FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind = 'edge'
+   AND (%(tenant_id)s::text IS NULL AND tenant_id <> ALL(%(apart)s) OR tenant_id = %(tenant_id)s)
  ORDER BY tenant_id, from_id, to_id, relationship_type, seq DESC
 
 -- name: collect_tagged_assets
@@ -77,6 +120,7 @@ INSERT INTO changed_assets
 SELECT DISTINCT ON (tenant_id, from_id) tenant_id, from_id, event_id,
        bool_or(kind = 'opt_out') OVER (PARTITION BY tenant_id, from_id)
   FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind IN ('tag', 'opt_out')
+   AND (%(tenant_id)s::text IS NULL AND tenant_id <> ALL(%(apart)s) OR tenant_id = %(tenant_id)s)
  ORDER BY tenant_id, from_id, seq DESC
 ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
     look_upstream = changed_assets.look_upstream OR excluded.look_upstream, cause = excluded.cause
@@ -87,6 +131,7 @@ ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
 WITH said AS MATERIALIZED (
     SELECT DISTINCT ON (tenant_id, tags[1]) tenant_id, tags[1] AS tag, event_id
       FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind = 'definition'
+       AND (%(tenant_id)s::text IS NULL AND tenant_id <> ALL(%(apart)s) OR tenant_id = %(tenant_id)s)
      ORDER BY tenant_id, tags[1], seq DESC
 ), ruled AS (
     INSERT INTO changed_rules
