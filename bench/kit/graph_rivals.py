@@ -22,6 +22,8 @@ _TABLES = (
     "effective_tags",
     "tag_changes",
     "tag_assertions",
+    "untold_tag_changes",
+    "propagation_arrears",
 )
 _AT, _ID = "2026-01-01T00:00:00Z", "00000000-0000-7000-8000-000000000001"
 _WALK = """WITH RECURSIVE below (asset_id, depth) AS (

@@ -76,8 +76,8 @@ class TooMuch(Exception):
 class Propagator:
     """One connection; one run is one transaction over a snapshot, so a crash leaves nothing half done.
 
-    `report` is told whose tags take long, and how many facts have come or gone since. `has_apart`: whether some
-    tenant is followed by itself, as the last run knew.
+    `report` is told whose tags take long, and how many facts have come or gone since. `has_apart`: whether
+    some tenant is followed by itself, as the last run knew.
     """
 
     def __init__(
