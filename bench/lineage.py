@@ -2,8 +2,8 @@
 
 The graph is that of bench/kit/graphs.py. It is copied into the tables as it would be after its events, which
 takes a minute; the events of a million assets would take half an hour on two cores.
-Beside it, on the same graph in the same run: a recursive query in PostgreSQL, rustworkx in memory and ladybug,
-an embedded graph database.
+Beside it, on the same graph in the same run: a recursive query in PostgreSQL, rustworkx in memory, and
+ladybug, an embedded graph database.
 """
 
 from __future__ import annotations

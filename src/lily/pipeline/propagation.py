@@ -62,18 +62,22 @@ class Propagation:
 
     def catch_up(self) -> None:
         """Run until nothing is left to follow up."""
-        while (done := self._timed(self._together.run)) is not None:
+        done: Done | None = Done(0, 0)
+        while done is not None:
             self._tell(done)
-        if self._together.has_apart:
-            self._someone_is_apart.set()
+            done = self._timed(self._together.run)
+            if self._together.has_apart:
+                self._someone_is_apart.set()
 
     def _follow_apart(self) -> None:
         """Sleep while no tenant is followed by itself."""
         try:
-            while not self._followers[1].stopped.is_set():
+            while True:
+                self._someone_is_apart.clear()
+                if self._followers[1].stopped.is_set():
+                    return
                 done = self._timed(self._alone.run_apart)
                 if done is None:
-                    self._someone_is_apart.clear()
                     self._alone.close()
                     self._someone_is_apart.wait()
                 elif done.told:

@@ -101,7 +101,6 @@ class Propagator:
         except TooMuch as much:
             with connection.transaction():
                 connection.execute(_SQL["fall_behind"], {"tenant_id": much.tenant_id})
-            self.has_apart = True
             return Done(0, 0)
 
     def run_apart(self) -> Done | None:
