@@ -73,12 +73,11 @@ DELETE FROM propagation_arrears WHERE tenant_id = ANY(%(tenants)s)
 -- name: tell_some
 -- Propagator, in a transaction of its own or with what it did: `most` changes of each tenant, in their order.
 WITH taken AS (
-    DELETE FROM untold_tag_changes AS u USING (
-        SELECT n.tenant_id, n.number FROM (SELECT DISTINCT a.tenant_id FROM propagation_arrears AS a) AS a
+    DELETE FROM untold_tag_changes AS u WHERE u.ctid = ANY(ARRAY(
+        SELECT n.row_id FROM (SELECT DISTINCT a.tenant_id FROM propagation_arrears AS a) AS a
          CROSS JOIN LATERAL (
-               SELECT u.tenant_id, u.number FROM untold_tag_changes AS u WHERE u.tenant_id = a.tenant_id
-                ORDER BY u.number LIMIT %(most)s) AS n) AS n
-     WHERE u.tenant_id = n.tenant_id AND u.number = n.number
+               SELECT u.ctid AS row_id FROM untold_tag_changes AS u WHERE u.tenant_id = a.tenant_id
+                ORDER BY u.number LIMIT %(most)s) AS n))
     RETURNING u.*
 )
 INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
