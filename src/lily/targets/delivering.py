@@ -153,8 +153,10 @@ class Deliverer:
         key = (name.tenant_id, name.connector_id)
         try:
             await self._send_in_order(name, await self._targets.of(*key))
-        except _LOST as error:  # the lease ends by itself
+        except _LOST as error:
             _log.warning("delivery_interrupted", connector=name.connector_id, error=str(error))
+            with suppress(*_LOST):  # else the lease ends by itself, in a minute
+                await self._queues.release(name)
         finally:
             self._sending[key] -= 1
             if not self._sending[key]:
