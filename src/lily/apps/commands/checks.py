@@ -42,9 +42,16 @@ def run_tests(
 def steps(stage: Stage, pytest_arguments: list[str]) -> list[list[str]]:
     """What Python runs, in order; the static checks belong to the unit stage."""
     chosen = [Stage.UNIT, Stage.INTEGRATION, Stage.E2E] if stage is Stage.ALL else [stage]
-    tests = [["-m", "pytest", f"tests/{name}", *pytest_arguments] for name in chosen]
+    tests = [["-m", "pytest", f"tests/{name}", *_SIDE_BY_SIDE[name], *pytest_arguments] for name in chosen]
     return [*_STATIC, *tests] if Stage.UNIT in chosen else tests
 
+
+#: Two processes, each with services of its own, which mostly wait; a platform wants the machine for itself.
+_SIDE_BY_SIDE = {
+    Stage.UNIT: ["-n", "2"],
+    Stage.INTEGRATION: ["-n", "2", "--dist", "loadfile"],
+    Stage.E2E: [],
+}
 
 _STATIC = [
     ["-m", "ruff", "check", "."],
