@@ -76,8 +76,8 @@ class Warehouse:
             if shop.execute("SELECT to_regclass('public.top_customers')").fetchone() == (None,):
                 shop.execute(_QUERIES["tables"])
                 shop.execute(_QUERIES["rows"])
-                granted = sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}")
-                shop.execute(granted.format(sql.Identifier(ANALYST)))
+                analyst = sql.Identifier(ANALYST)
+                shop.execute(sql.SQL("GRANT SELECT ON ALL TABLES IN SCHEMA public TO {}").format(analyst))
 
     def connect(self, user: str, password: str) -> Connection:
         return psycopg.connect(
@@ -100,6 +100,5 @@ class Warehouse:
 
 def _ensure_role(connection: Connection, name: str, password: str, more: sql.SQL) -> None:
     there = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
-    made = sql.SQL("{} ROLE {} LOGIN {} PASSWORD {}")
-    verb = sql.SQL("ALTER" if there else "CREATE")
-    connection.execute(made.format(verb, sql.Identifier(name), more, sql.Literal(password)))
+    values = sql.SQL("ALTER" if there else "CREATE"), sql.Identifier(name), more, sql.Literal(password)
+    connection.execute(sql.SQL("{} ROLE {} LOGIN {} PASSWORD {}").format(*values))

@@ -29,6 +29,8 @@ from lily.standalone.services import service_parts
 from lily.standalone.states import end_leftovers, sole_supervisor
 from lily.standalone.supervision import Stopped, Supervisor
 
+#: Whoever waited for the start asks first; another Spark that starts at that moment would take the processor.
+_CALM_SECONDS = 15.0
 #: Loopback is never behind a proxy, whatever the environment says.
 _CERTIFICATE, _KEY = "LILY_GATEWAY_TLS_CERTIFICATE", "LILY_GATEWAY_TLS_KEY"
 
@@ -57,7 +59,8 @@ def supervise(installation: Installation, port: int, when_healthy: Callable[[], 
             supervisor.await_ready([streams, gateway])
             when_healthy()
             supervisor.add(_beside(installation, gateway))
-            if load_settings(installation.data_dir).spark.standby:
+            supervisor.run(_CALM_SECONDS)
+            if load_settings(installation.data_dir).spark.standby and not supervisor.stop_requested.is_set():
                 supervisor.add([_standby(installation, streams)])
             supervisor.run()
         except Stopped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
@@ -70,10 +71,11 @@ class Supervisor:
         with ThreadPoolExecutor(max(1, len(fresh))) as pool:
             list(pool.map(self._start, fresh))
 
-    def run(self) -> None:
-        """Keep everything alive until a stop is requested."""
+    def run(self, seconds: float = math.inf) -> None:
+        """Keep everything alive until a stop is requested, or for so long."""
         self.enter("running")
-        while not self.stop_requested.wait(TICK_SECONDS):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.stop_requested.wait(TICK_SECONDS):
             self.tick()
 
     def tick(self) -> None:

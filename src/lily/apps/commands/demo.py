@@ -42,6 +42,7 @@ def query(
 
 @demo.command()
 def asset(
+    _data_dir: DataDir,
     name: Annotated[str, typer.Argument(help="A table or column: customers, customers.email.")],
 ) -> None:
     """Print the asset id of a table or column of the demo's warehouse, alone on the last line."""

@@ -30,6 +30,11 @@ Planning = Callable[[str, str], Awaitable[dict[str, Any]]]
 Administering = Annotated[Call, Depends(call_for(Action.ADMINISTER, "protection_rule"))]
 
 
+_MAY_TAKE_LONGER = {
+    "responses": {"202": {"description": "It is under way.", "content": {"application/json": {"schema": {}}}}}
+}
+
+
 class EnforcementBody(Body):
     """Which database."""
 
@@ -49,7 +54,7 @@ class EnforcementRoutes:
         body = body_of(EnforcementBody)
         for path, method, handler, operation, extra in (
             ("/plan", "POST", self.plan, "planEnforcement", body),
-            ("/apply", "POST", self.apply, "applyEnforcement", body),
+            ("/apply", "POST", self.apply, "applyEnforcement", body | _MAY_TAKE_LONGER),
             ("/status", "GET", self.status, "listEnforcement", None),
             ("/status/{connector_id}", "GET", self.of_target, "getEnforcement", None),
         ):
