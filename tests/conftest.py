@@ -33,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests with an installation of their own come first, while the one all others share does not run yet."""
+    items.sort(key=_shares_a_platform)
+
+
+def _shares_a_platform(item: pytest.Item) -> bool:
+    definitions = getattr(item, "_fixtureinfo").name2fixturedefs.get("platform")  # noqa: B009 # untyped
+    return bool(definitions) and definitions[-1].scope == "session"
+
+
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     """PostgreSQL and Kafka as `lily up` runs them."""
@@ -140,12 +150,13 @@ def spark(
     session.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A whole installation, started by `./lily up`."""
+    """A whole installation, started by `./lily up`, that may tell receivers on this machine."""
     from kit.platform import running_platform
 
-    with running_platform(tmp_path_factory.mktemp("platform")) as running:
+    allowed = {"LILY_TARGETS_ALLOW": "127.0.0.0/8"}
+    with running_platform(tmp_path_factory.mktemp("platform"), allowed) as running:
         yield running
 
 

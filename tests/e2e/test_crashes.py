@@ -10,7 +10,7 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -21,7 +21,7 @@ import pytest
 from kit.eventually import eventually
 from kit.load import Ledger, Load, Poller
 from kit.model import Row
-from kit.platform import Platform, Tenant, table
+from kit.platform import Platform, Tenant, running_platform, table
 
 ROUNDS = int(os.environ.get("LILY_CRASH_ROUNDS", "1"))
 SEED = int(os.environ.get("LILY_CRASH_SEED") or random.SystemRandom().randrange(2**32))
@@ -36,6 +36,13 @@ VICTIMS: dict[str, Callable[[Platform], int]] = {
     "kafka": lambda platform: platform.pids()["kafka"],
     "postgres": lambda platform: platform.pids()["postgres"],
 }
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    """One that nobody else uses."""
+    with running_platform(tmp_path_factory.mktemp("platform")) as running:
+        yield running
 
 
 def descendant(platform: Platform, part: str, name: str) -> int:

@@ -13,20 +13,12 @@ from httpx import Response
 
 from kit import monte_carlo
 from kit.eventually import eventually
-from kit.platform import Platform, Tenant, running_platform
+from kit.platform import Platform, Tenant
 from kit.slack import SIGNING_SECRET, TOKEN, FakeSlack, fake_slack, interaction, signed
 
 SECRET = "the secret Monte Carlo signs with here"
 #: orders → daily → board; a dashboard at the end.
 CHAIN = ("orders", "daily", "board")
-
-
-@pytest.fixture(scope="module")
-def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """An installation that may tell receivers on this machine."""
-    environment = {"LILY_TARGETS_ALLOW": "127.0.0.0/8"}
-    with running_platform(tmp_path_factory.mktemp("platform"), environment) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -166,4 +166,4 @@ class Poller(_Worker):
             answer = client.get(f"{ASSETS}/{asset_id}")
         except httpx.TransportError:
             return None
-        return int(answer.headers["etag"].strip('"')) if answer.status_code == 200 else None
+        return int(answer.json()["version"]) if answer.status_code == 200 else None
