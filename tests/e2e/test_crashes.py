@@ -28,13 +28,14 @@ SEED = int(os.environ.get("LILY_CRASH_SEED") or random.SystemRandom().randrange(
 #: Generous, for a busy machine; how quick it is on a free one is for `lily bench` to say.
 BACK_WITHIN = 180.0
 
+#: In an order that leaves time for another pipeline to stand by before the next one dies.
 VICTIMS: dict[str, Callable[[Platform], int]] = {
-    "streams": lambda platform: platform.pids()["streams"],
-    "streams' JVM": lambda platform: descendant(platform, "streams", "java"),
     "gateway": lambda platform: platform.pids()["gateway"],
     "gateway's worker": lambda platform: descendant(platform, "gateway", "python"),
+    "streams": lambda platform: platform.pids()["streams"],
     "kafka": lambda platform: platform.pids()["kafka"],
     "postgres": lambda platform: platform.pids()["postgres"],
+    "streams' JVM": lambda platform: descendant(platform, "streams", "java"),
 }
 
 
