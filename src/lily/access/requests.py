@@ -102,6 +102,14 @@ def check_id(asset_id: str) -> str:
     return asset_id
 
 
+def check_uuid(text: str, what: str) -> str:
+    """An id from a path that is a UUID, as PostgreSQL spells it; `what` it is the id of."""
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise MalformedRequest(f"a {what}'s id is a UUID, not {text[:64]!r}") from None
+
+
 async def read_body(request: Request, media_types: tuple[str, ...] = JSON_TYPES) -> bytes:
     """The whole body, at most 16 MB of one of these media types."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()

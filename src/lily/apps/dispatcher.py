@@ -5,13 +5,10 @@ Several may run: they share the changes as a consumer group, and the deliveries 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
-import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack, closing, suppress
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -20,7 +17,7 @@ from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
 from lily.apps.connectors import open_connectors
 from lily.apps.enforcement import EnforcementParts
-from lily.domain.errors import LilyError
+from lily.apps.processes import parser_of, run_process
 from lily.log.changes import ChangeFeed
 from lily.log.topics import Topic
 from lily.repositories.postgres.announcements import Announcements
@@ -32,7 +29,7 @@ from lily.repositories.postgres.policies import PostgresPolicies
 from lily.repositories.postgres.pool import Database, TenantDatabase
 from lily.repositories.postgres.subscriptions import PostgresSubscriptions
 from lily.repositories.postgres.tenants import Tenants
-from lily.settings import DISPATCHER_MARKER, Settings, load_settings
+from lily.settings import DISPATCHER_MARKER, Settings
 from lily.targets.delivering import Deliverer
 from lily.targets.egress import AllowList, Egress
 from lily.targets.frame import target_types
@@ -40,7 +37,6 @@ from lily.targets.matching import Subscriptions
 from lily.targets.opened import OpenTargets
 from lily.targets.subscribers import LiveSubscribers
 from lily.targets.telling import Telling
-from lily.telemetry import configure_logging, configure_tracing
 from lily.tenancy.homes import Homes
 
 COMPONENT = "dispatcher"
@@ -103,16 +99,8 @@ async def _work(settings: Settings, *loops: Coroutine[Any, Any, None]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="lily-dispatcher", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    settings = load_settings(parser.parse_args().data_dir.absolute())
-    configure_logging(COMPONENT, settings.telemetry.log_level)
-    configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
-    try:
-        asyncio.run(run(settings))
-    except LilyError as error:
-        _log.error("cannot_run", error=error.message)
-        sys.exit(1)
+    options = parser_of(COMPONENT, __doc__).parse_args()
+    run_process(COMPONENT, options.data_dir, lambda settings: asyncio.run(run(settings)))
 
 
 if __name__ == "__main__":

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import signal
-import sys
 from contextlib import AsyncExitStack, suppress
-from pathlib import Path
 from uuid import uuid4
 
 import psycopg
 import structlog
 
 from lily.apps.connectors import open_connectors
+from lily.apps.processes import parser_of, run_process
 from lily.apps.scraping import open_ways_in
 from lily.domain.errors import LilyError
 from lily.domain.scraping import REFRESH, ScrapingJob
@@ -24,9 +22,8 @@ from lily.log.jobs import JobFeed
 from lily.log.producer import LogProducer
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.scraping import Claim
-from lily.settings import SCRAPER_MARKER, Settings, load_settings
+from lily.settings import SCRAPER_MARKER, Settings
 from lily.targets.enforcement.reaching import reach
-from lily.telemetry import configure_logging, configure_tracing
 
 COMPONENT = "scraper"
 #: How often it is looked for jobs that nobody runs, and for sources that were not read for a day.
@@ -150,16 +147,8 @@ async def work(settings: Settings) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="lily-scraper", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    settings = load_settings(parser.parse_args().data_dir.absolute())
-    configure_logging(COMPONENT, settings.telemetry.log_level)
-    configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
-    try:
-        asyncio.run(work(settings))
-    except LilyError as error:
-        _log.error("cannot_run", error=error.message)
-        sys.exit(1)
+    options = parser_of(COMPONENT, __doc__).parse_args()
+    run_process(COMPONENT, options.data_dir, lambda settings: asyncio.run(work(settings)))
 
 
 if __name__ == "__main__":

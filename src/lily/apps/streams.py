@@ -5,7 +5,6 @@ Several may run: one leads, the others stand by with a warm session and take ove
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from psycopg.types.json import Jsonb
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lily.apps.processes import parser_of, run_process
 from lily.domain.errors import LilyError
 from lily.domain.tenants import Cell
 from lily.pipeline.cells import FORGIVEN_SECONDS, CellQueries
@@ -28,8 +28,7 @@ from lily.repositories.iceberg.catalog import CREATE_AUDIT
 from lily.repositories.postgres.leadership import Leadership
 from lily.repositories.postgres.queries import load
 from lily.repositories.postgres.tenant_admin import TenantAdmin
-from lily.settings import STANDBY_MARKER, Settings, load_settings
-from lily.telemetry import configure_logging, configure_tracing
+from lily.settings import STANDBY_MARKER, Settings
 from lily.tenancy.cells import cell_settings
 
 COMPONENT = "streams"
@@ -160,18 +159,10 @@ def _beat(settings: Settings, status: str, queries: dict[str, str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="lily-streams", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, required=True)
+    parser = parser_of(COMPONENT, __doc__)
     parser.add_argument("--after", type=Path, help="do not use the database before this file is there")
     options = parser.parse_args()
-    settings = load_settings(options.data_dir.absolute())
-    configure_logging(COMPONENT, settings.telemetry.log_level)
-    configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
-    try:
-        run(settings, options.after)
-    except LilyError as error:
-        _log.error("cannot_run", error=error.message)
-        sys.exit(1)
+    run_process(COMPONENT, options.data_dir, lambda settings: run(settings, options.after))
 
 
 if __name__ == "__main__":

@@ -30,19 +30,23 @@ from lily.pipeline.arrays import (
 from lily.pipeline.transforms.records import CORRUPT
 
 _TEXTS = pa.list_(pa.string())
+#: What every staging table begins with: where a record was, why it is refused if it is, and whose it is.
+RECORD = (
+    ("topic", pa.string()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("key", pa.binary()),
+    ("payload", pa.binary()),
+    ("headers", pa.string()),
+    ("reason", pa.string()),
+    ("detail", pa.string()),
+    ("event_id", pa.string()),
+    ("tenant_id", pa.string()),
+)
 #: The staging table's columns (0001_spine.sql).
 SCHEMA = pa.schema(
     [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("payload", pa.binary()),
-        ("headers", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("event_id", pa.string()),
-        ("tenant_id", pa.string()),
+        *RECORD,
         ("asset_id", pa.string()),
         ("event_time", INSTANT),
         ("received_at", INSTANT),

@@ -11,22 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lily.pipeline.arrays import INSTANT, as_map, event_ids, instants, lookup, matches, where
-from lily.pipeline.staging import ACTOR_MAX, TENANT, beginning, headers_as_json, sound_traces
+from lily.pipeline.staging import ACTOR_MAX, RECORD, TENANT, beginning, headers_as_json, sound_traces
 from lily.pipeline.statements import Unfit, read_statement
 
 #: The columns of the staging table (queries/lineage_apply.sql).
 SCHEMA = pa.schema(
     [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("key", pa.binary()),
-        ("payload", pa.binary()),
-        ("headers", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("event_id", pa.string()),
-        ("tenant_id", pa.string()),
+        *RECORD,
         ("event_time", INSTANT),
         ("received_at", INSTANT),
         ("actor", pa.string()),

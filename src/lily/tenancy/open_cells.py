@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from lily.domain.errors import Unavailable
 from lily.domain.tenants import SHARED
 from lily.repositories.postgres.idempotency import IdempotencyKeys
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.tenants import Tenants
 from lily.repositories.postgres.visibility import Visibility
 from lily.settings import Settings
-from lily.tenancy.cells import cell_settings
+from lily.tenancy.open_databases import OpenDatabases
 from lily.tenancy.routes import TenantRoutes
 
 
@@ -36,9 +35,8 @@ class OpenCells:
     """The shared cell, and every dedicated one that was asked for."""
 
     def __init__(self, settings: Settings, routes: TenantRoutes, tenants: Tenants, shared: Database) -> None:
-        self._settings = settings
-        self._tenants = tenants
         self.routes = routes
+        self._databases = OpenDatabases(settings, tenants, shared)
         self._stack = AsyncExitStack()
         self._turn = asyncio.Lock()
         self._open = {SHARED: cell_parts(settings, shared)}
@@ -53,23 +51,15 @@ class OpenCells:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """The shared cell's database is open already and stays so."""
-        async with self._stack:
+        async with self._databases.running(), self._stack:
             await self._start(self._open[SHARED])
             yield
 
     async def _open_cell(self, name: str) -> OpenCell:
         async with self._turn:
             if name not in self._open:
-                cell = await self._tenants.find_cell(name)
-                if cell is None:
-                    raise Unavailable(
-                        f"the cell {name!r} is not there; the tenant is about to move, try again"
-                    )
-                settings = cell_settings(self._settings, cell)
-                opened = cell_parts(settings, Database(settings.database))
-                await opened.database.open()
-                self._stack.push_async_callback(opened.database.close)
+                home = await self._databases.of(name)
+                opened = cell_parts(home.settings, home.database)
                 await self._start(opened)
                 self._open[name] = opened
             return self._open[name]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
 from lily.access.explanations import covers
-from lily.access.requests import MalformedRequest, check_id
+from lily.access.requests import check_id, check_uuid
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.policies import PostgresPolicies
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.pages import PageTokens, page_size
 from lily.serving.rest.policy_documents import PolicyBody, stored_policy_document
@@ -69,7 +69,7 @@ class PolicyRoutes:
         stored = await self.policies.add(call.tenant_id, policy, body.conditions, call.principal.subject)
         await self.announcements.wait_until_heard()
         headers = {"location": f"{POLICIES}/{policy.policy_id}"}
-        return _answer(stored_policy_document(stored), 201, headers)
+        return answer(stored_policy_document(stored), 201, headers)
 
     async def concerning(self, call: ReadingPolicies, asset_id: str) -> Response:
         """The policies that concern an asset, by whatever they reach it."""
@@ -77,7 +77,7 @@ class PolicyRoutes:
         policies = call.access.book(call.tenant_id).rules.policies
         ids = [policy.policy_id for policy in policies if covers(policy.scope, resource)]
         found = await self.policies.find(call.tenant_id, ids)
-        return _answer({"asset_id": asset_id, "policies": [stored_policy_document(each) for each in found]})
+        return answer({"asset_id": asset_id, "policies": [stored_policy_document(each) for each in found]})
 
     async def list(
         self,
@@ -92,47 +92,34 @@ class PolicyRoutes:
         page, more = found[:size], len(found) > size
         place = UUID(page[-1].policy.policy_id).int if more else None
         token = self.tokens.issue([place], question) if place is not None else ""
-        return _answer(
-            {"policies": [stored_policy_document(each) for each in page], "next_page_token": token}
-        )
+        return answer({"policies": [stored_policy_document(each) for each in page], "next_page_token": token})
 
     async def get(self, call: ReadingPolicies, policy_id: str) -> Response:
-        found = await self.policies.find(call.tenant_id, [_checked(policy_id)])
+        found = await self.policies.find(call.tenant_id, [check_uuid(policy_id, "policy")])
         if not found:
             raise _unknown(policy_id)
-        return _answer(stored_policy_document(found[0]))
+        return answer(stored_policy_document(found[0]))
 
     async def replace(self, request: Request, call: AdministeringPolicies, policy_id: str) -> Response:
         """The policy, replaced as a whole and in force everywhere when this is answered."""
         body = await read_model(request, PolicyBody)
-        policy = body.policy(_checked(policy_id))
+        policy = body.policy(check_uuid(policy_id, "policy"))
         stored = await self.policies.replace(call.tenant_id, policy, body.conditions)
         if stored is None:
             raise _unknown(policy_id)
         await self.announcements.wait_until_heard()
-        return _answer(stored_policy_document(stored))
+        return answer(stored_policy_document(stored))
 
     async def remove(self, call: AdministeringPolicies, policy_id: str) -> Response:
         """The policy is gone, everywhere when this is answered."""
-        if not await self.policies.remove(call.tenant_id, _checked(policy_id)):
+        if not await self.policies.remove(call.tenant_id, check_uuid(policy_id, "policy")):
             raise _unknown(policy_id)
         await self.announcements.wait_until_heard()
         return Response(status_code=204)
 
 
-def _answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(content), status, headers, media_type="application/json")
-
-
 def _size(requested: int) -> int:
     return page_size(requested)
-
-
-def _checked(policy_id: str) -> str:
-    try:
-        return str(UUID(policy_id))
-    except ValueError:
-        raise MalformedRequest(f"a policy's id is a UUID, not {policy_id[:64]!r}") from None
 
 
 def _unknown(policy_id: str) -> NotFound:

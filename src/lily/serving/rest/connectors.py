@@ -17,6 +17,7 @@ from lily.domain.connectors import SECRET, Connector, ConnectorTypes
 from lily.domain.errors import InvalidInput, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.connectors import ConnectorChange, NewConnector, PostgresConnectors
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 CONNECTORS = "/lily/v1/connectors/{tenant_id}"
@@ -106,17 +107,15 @@ class ConnectorRoutes:
         call.notebook.write("create", ("connector", made.connector_id), True, f"{made.type} {made.name}")
         await self.announcements.wait_until_heard()
         headers = {"location": f"/lily/v1/connectors/{own}/{made.connector_id}"}
-        return _answer(connector_document(made), 201, headers)
+        return answer(connector_document(made), 201, headers)
 
     async def list(self, call: ReadingConnectors, tenant_id: str) -> Response:
         """The tenant's connectors by name, without their secrets, and the types there are."""
         found = await self.connectors.list(_own(call, tenant_id))
-        return _answer(
-            {"connectors": [connector_document(each) for each in found], "types": self.types.names}
-        )
+        return answer({"connectors": [connector_document(each) for each in found], "types": self.types.names})
 
     async def get(self, call: ReadingConnectors, tenant_id: str, connector_id: UUID) -> Response:
-        return _answer(connector_document(await self._find(_own(call, tenant_id), connector_id)))
+        return answer(connector_document(await self._find(_own(call, tenant_id), connector_id)))
 
     async def change(
         self, request: Request, call: AdministeringConnectors, tenant_id: str, connector_id: UUID
@@ -135,7 +134,7 @@ class ConnectorRoutes:
             raise _no_connector(connector_id)
         call.notebook.write("update", ("connector", now.connector_id), True, f"{now.type} {now.name}")
         await self.announcements.wait_until_heard()
-        return _answer(connector_document(now))
+        return answer(connector_document(now))
 
     async def remove(self, call: AdministeringConnectors, tenant_id: str, connector_id: UUID) -> Response:
         """Forget the connector and its secrets; once answered, no gateway uses them any more."""
@@ -192,7 +191,3 @@ def _check_size(config: Any) -> None:
 
 def _no_connector(connector_id: UUID) -> NotFound:
     return NotFound(f"there is no connector {connector_id}; GET /lily/v1/connectors/<tenant> lists them")
-
-
-def _answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(content), status, headers, media_type="application/json")

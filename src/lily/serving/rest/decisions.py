@@ -9,7 +9,6 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import Field
-from pydantic_core import to_json
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Calling
@@ -22,6 +21,7 @@ from lily.domain.assets import Traits
 from lily.domain.conditions import Circumstances
 from lily.repositories.postgres.asset_lists import AssetLists
 from lily.serving.rest.access_control import ReadingPolicies
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.policy_documents import AssetName, Name, PolicyBody, RoleBody, policy_document
 
@@ -130,7 +130,7 @@ class DecisionRoutes:
         )
         decisions = await answer_questions(self.guard, call, who, asked, circumstances)
         may_know_why = (await call.decide(Action.READ, Resource(call.tenant_id, "policy"))).allowed
-        return _answer({"decisions": [_decision(each, may_know_why) for each in decisions]})
+        return answer({"decisions": [_decision(each, may_know_why) for each in decisions]})
 
     async def explain(self, request: Request, call: ReadingPolicies) -> Response:
         """Which policies decide, and which match and do not."""
@@ -144,7 +144,7 @@ class DecisionRoutes:
             resource,
             body.circumstances.circumstances(call.circumstances),
         )
-        return _answer(explanation_document(explanation))
+        return answer(explanation_document(explanation))
 
     async def plan(self, request: Request, call: ReadingPolicies) -> Response:
         """Who would gain and lose what, if the rules were changed so and all conditions held."""
@@ -152,7 +152,7 @@ class DecisionRoutes:
         await call.access.refresh(call.tenant_id)
         rules = call.access.book(call.tenant_id).rules
         effects = await plan(call.tenant_id, rules, body.change(), self.lists)
-        return _answer({"effects": [effect_document(effect) for effect in effects]})
+        return answer({"effects": [effect_document(effect) for effect in effects]})
 
 
 def explanation_document(explanation: Explanation) -> dict[str, Any]:
@@ -180,7 +180,3 @@ def effect_document(effect: Effect) -> dict[str, Any]:
 
 def _decision(decision: Decision, with_reasons: bool) -> dict[str, Any]:
     return {"allowed": decision.allowed} | ({"reasons": list(decision.reasons)} if with_reasons else {})
-
-
-def _answer(content: Any) -> Response:
-    return Response(to_json(content), media_type="application/json")

@@ -10,7 +10,6 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 from pydantic import BaseModel
-from pydantic_core import to_json
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call, call_for
@@ -19,6 +18,7 @@ from lily.access.requests import check_id
 from lily.domain.deliveries import Status
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.delivery_log import DeliveryFilter, DeliveryLog, LoggedDelivery
+from lily.serving.rest.answers import answer
 from lily.serving.rest.pages import PageTokens, page_size
 
 DELIVERIES = "/lily/v1/deliveries"
@@ -115,10 +115,10 @@ class DeliveryRoutes:
             "deliveries": await self._shown(call, page),
             "next_page_token": self._tokens.issue((page[-1].seq,), question) if more else "",
         }
-        return _answer(content)
+        return answer(content)
 
     async def get(self, call: ReadingDeliveries, delivery_id: UUID) -> Response:
-        return _answer(await self._find(call, delivery_id))
+        return answer(await self._find(call, delivery_id))
 
     async def replay(self, call: AdministeringDeliveries, delivery_id: UUID) -> Response:
         """Send a finished one again, under its old id: a receiver that had it knows it."""
@@ -138,7 +138,7 @@ class DeliveryRoutes:
         replayed = await self._log.replay(call.tenant_id, delivery_ids)
         about = delivery_ids[0] if len(delivery_ids) == 1 else ""
         call.notebook.write("replay", ("delivery", about), True, f"{replayed} sent again")
-        return _answer({"replayed": replayed})
+        return answer({"replayed": replayed})
 
     async def _find(self, call: Call, delivery_id: UUID) -> dict[str, Any]:
         found = await self._log.find(call.tenant_id, str(delivery_id))
@@ -187,7 +187,3 @@ def document(delivery: LoggedDelivery, *, with_words: bool) -> dict[str, Any]:
         "rendered": delivery.rendered if with_words else None,
         "message": delivery.message if with_words else None,
     }
-
-
-def _answer(content: Any) -> Response:
-    return Response(to_json(content), media_type="application/json")

@@ -12,13 +12,13 @@ from uuid import UUID
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import Field
-from pydantic_core import to_json
 
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
-from lily.access.requests import MalformedRequest
+from lily.access.requests import check_uuid
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.enforcement import EnforcementLedger, TargetState
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 PROTECTION = "/lily/v1/protection"
@@ -66,7 +66,7 @@ class EnforcementRoutes:
     async def plan(self, request: Request, call: Administering) -> Response:
         """What is missing in a database, statement by statement, tried out and rolled back there."""
         body = await read_model(request, EnforcementBody)
-        return _answer(await self.plan_for(call.tenant_id, str(body.connector_id)))
+        return answer(await self.plan_for(call.tenant_id, str(body.connector_id)))
 
     async def apply(self, request: Request, call: Administering) -> Response:
         """Have the enforcer look at a database now; 202 when that takes longer than a moment."""
@@ -77,36 +77,25 @@ class EnforcementRoutes:
         while time.monotonic() < deadline:
             outcome = await self.ledger.answered(call.tenant_id, asked)
             if outcome is not None:
-                return _answer({"connector_id": connector_id, "request_id": asked} | outcome)
+                return answer({"connector_id": connector_id, "request_id": asked} | outcome)
             await asyncio.sleep(_POLL_SECONDS)
-        return _answer({"connector_id": connector_id, "request_id": asked}, 202)
+        return answer({"connector_id": connector_id, "request_id": asked}, 202)
 
     async def status(self, call: Administering) -> Response:
         """How every database is: enforced, incomplete, unreachable or released."""
         found = await self.ledger.targets(call.tenant_id)
-        return _answer({"targets": [_target(each) for each in found]})
+        return answer({"targets": [_target(each) for each in found]})
 
     async def of_target(self, call: Administering, connector_id: str) -> Response:
         """How one database is: what is protected in it since when, and the latest statements."""
-        found = await self.ledger.targets(call.tenant_id, _checked(connector_id))
+        found = await self.ledger.targets(call.tenant_id, check_uuid(connector_id, "connector"))
         if not found:
             raise NotFound(f"nothing is enforced by a connector {connector_id!r}; GET {PROTECTION}/status")
         relations = await self.ledger.relations(call.tenant_id, connector_id)
         plans = await self.ledger.plans(call.tenant_id, connector_id, _RECENT_PLANS)
-        return _answer(_target(found[0]) | {"relations": relations, "plans": plans})
+        return answer(_target(found[0]) | {"relations": relations, "plans": plans})
 
 
 def _target(state: TargetState) -> dict[str, Any]:
     told = {"connector_id": state.connector_id, "state": state.state, "checked_at": state.checked_at}
     return told | dict(state.detail)
-
-
-def _answer(content: Any, status: int = 200) -> Response:
-    return Response(to_json(content), status, media_type="application/json")
-
-
-def _checked(connector_id: str) -> str:
-    try:
-        return str(UUID(connector_id))
-    except ValueError:
-        raise MalformedRequest(f"a connector's id is a UUID, not {connector_id[:64]!r}") from None

@@ -11,7 +11,6 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import AwareDatetime, BaseModel, Field
-from pydantic_core import to_json
 
 from lily.access.calls import Call, Reading
 from lily.access.subscriptions import check_writes
@@ -19,6 +18,7 @@ from lily.domain.errors import InvalidInput
 from lily.domain.notifications import State
 from lily.repositories.postgres.notifications import Notification, Step, Wanted
 from lily.serving.notifications import Notifications
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.pages import PageTokens, page_size
 
@@ -131,15 +131,15 @@ class NotificationRoutes:
         wanted = Wanted(state, severity, incident_id, snoozed, before, page_size(page_size_))
         page, place = await self.notifications.page(call, wanted)
         token = self.tokens.issue([place[0].isoformat(), place[1]], question) if place else ""
-        return _answer({"notifications": [*map(asdict, page)], "next_page_token": token})
+        return answer({"notifications": [*map(asdict, page)], "next_page_token": token})
 
     async def get(self, call: Reading, notification_id: UUID) -> Response:
-        return _answer(asdict(await self.notifications.find(call, str(notification_id))))
+        return answer(asdict(await self.notifications.find(call, str(notification_id))))
 
     async def why(self, call: Reading, notification_id: UUID) -> Response:
         """Why the caller got this: which subscription, which change, along which path."""
         causes = await self.notifications.why(call, str(notification_id))
-        return _answer({"notification_id": str(notification_id), "because": [*map(asdict, causes)]})
+        return answer({"notification_id": str(notification_id), "because": [*map(asdict, causes)]})
 
     async def step(self, request: Request, call: Reading, notification_id: UUID) -> Response:
         """Say how far one is with it: seen, acknowledged, resolved. Nobody gets on backwards."""
@@ -163,8 +163,4 @@ class NotificationRoutes:
     async def _change(self, call: Call, notification_id: UUID, step: Step) -> Response:
         check_writes(call)
         changed: Notification = await self.notifications.change(call, str(notification_id), step)
-        return _answer(asdict(changed))
-
-
-def _answer(content: Any) -> Response:
-    return Response(to_json(content), media_type="application/json")
+        return answer(asdict(changed))

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
-from uuid import UUID
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call, Reading, call_for
 from lily.access.decisions import Action, Resource
-from lily.access.requests import MalformedRequest, check_id
+from lily.access.requests import check_id, check_uuid
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns, judged
 from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.protection_documents import RuleBody, column_document, rule_document
 
@@ -74,31 +73,33 @@ class ProtectionRoutes:
         rule = body.rule()
         stored = await self.rules.add(call.tenant_id, rule, body.description, call.principal.subject)
         await self.announcements.wait_until_heard()
-        return _answer(rule_document(stored), 201, {"location": f"{RULES}/{rule.rule_id}"})
+        return answer(rule_document(stored), 201, {"location": f"{RULES}/{rule.rule_id}"})
 
     async def list(self, call: ReadingRules) -> Response:
         """All rules, in the order of their ids."""
         found = await self.rules.list(call.tenant_id)
-        return _answer({"rules": [rule_document(each) for each in found]})
+        return answer({"rules": [rule_document(each) for each in found]})
 
     async def get(self, call: ReadingRules, rule_id: str) -> Response:
-        stored = await self.rules.find(call.tenant_id, _checked(rule_id))
+        stored = await self.rules.find(call.tenant_id, check_uuid(rule_id, "rule"))
         if stored is None:
             raise _unknown(rule_id)
-        return _answer(rule_document(stored))
+        return answer(rule_document(stored))
 
     async def replace(self, request: Request, call: AdministeringRules, rule_id: str) -> Response:
         """The rule, replaced as a whole."""
         body = await read_model(request, RuleBody)
-        stored = await self.rules.replace(call.tenant_id, body.rule(_checked(rule_id)), body.description)
+        stored = await self.rules.replace(
+            call.tenant_id, body.rule(check_uuid(rule_id, "rule")), body.description
+        )
         if stored is None:
             raise _unknown(rule_id)
         await self.announcements.wait_until_heard()
-        return _answer(rule_document(stored))
+        return answer(rule_document(stored))
 
     async def remove(self, call: AdministeringRules, rule_id: str) -> Response:
         """The rule is gone, and with it what it did to columns."""
-        if not await self.rules.remove(call.tenant_id, _checked(rule_id)):
+        if not await self.rules.remove(call.tenant_id, check_uuid(rule_id, "rule")):
             raise _unknown(rule_id)
         await self.announcements.wait_until_heard()
         return Response(status_code=204)
@@ -115,18 +116,7 @@ class ProtectionRoutes:
         seen = await self.guard.readable(call, [column.asset_id for column in columns])
         found = judged(sorted(columns, key=lambda each: each.asset_id), await self.rules.load(call.tenant_id))
         shown = [column_document(*each) for each in found if each[1] and each[0].asset_id in seen]
-        return _answer({"asset_id": asset_id, "columns": shown})
-
-
-def _answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(content), status, headers, media_type="application/json")
-
-
-def _checked(rule_id: str) -> str:
-    try:
-        return str(UUID(rule_id))
-    except ValueError:
-        raise MalformedRequest(f"a rule's id is a UUID, not {rule_id[:64]!r}") from None
+        return answer({"asset_id": asset_id, "columns": shown})
 
 
 def _unknown(rule_id: str) -> NotFound:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
@@ -16,6 +15,7 @@ from lily.access.roles import DEFAULT_ROLES
 from lily.domain.errors import InvalidInput, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.policies import PostgresRoles, PostgresScraperPolicies
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.policy_documents import (
     RoleBody,
@@ -55,13 +55,13 @@ class RoleRoutes:
     async def list(self, call: ReadingRoles) -> Response:
         """The roles with members or of the tenant's own making; `default_roles` exist without either."""
         found = await self.roles.list(call.tenant_id)
-        return _answer({"roles": [role_document(each) for each in found], "default_roles": DEFAULT_ROLES})
+        return answer({"roles": [role_document(each) for each in found], "default_roles": DEFAULT_ROLES})
 
     async def get(self, call: ReadingRoles, role: str) -> Response:
         found = await self.roles.list(call.tenant_id, check_id(role))
         if not found:
             raise _no_role(role)
-        return _answer(role_document(found[0]))
+        return answer(role_document(found[0]))
 
     async def put(self, request: Request, call: AdministeringRoles, role: str) -> Response:
         """Make the role exactly this; a default role can be given members, but includes nothing."""
@@ -110,13 +110,13 @@ class ScraperPolicyRoutes:
 
     async def list(self, call: ReadingScrapers) -> Response:
         found = await self.scraper_policies.list(call.tenant_id)
-        return _answer({"scraper_policies": [scraper_policy_document(each) for each in found]})
+        return answer({"scraper_policies": [scraper_policy_document(each) for each in found]})
 
     async def get(self, call: ReadingScrapers, scraper_group: str) -> Response:
         found = await self.scraper_policies.list(call.tenant_id, check_id(scraper_group))
         if not found:
             raise _no_scraper_policy(scraper_group)
-        return _answer(scraper_policy_document(found[0]))
+        return answer(scraper_policy_document(found[0]))
 
     async def put(self, request: Request, call: AdministeringScrapers, scraper_group: str) -> Response:
         """The columns the scrapers of this group may touch, and no others."""
@@ -131,10 +131,6 @@ class ScraperPolicyRoutes:
             raise _no_scraper_policy(scraper_group)
         await self.announcements.wait_until_heard()
         return Response(status_code=204)
-
-
-def _answer(content: Any) -> Response:
-    return Response(to_json(content), media_type="application/json")
 
 
 def _name(name: str) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic_core import to_json
 
 from lily.access.calls import Call, Reading
 from lily.access.decisions import Action, Resource
@@ -25,6 +24,7 @@ from lily.repositories.postgres.subscriptions import (
     PostgresSubscriptions,
     Vouched,
 )
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.pages import PageTokens, page_size
 from lily.serving.rest.subscription_documents import (
@@ -81,7 +81,7 @@ class SubscriptionRoutes:
             raise InvalidInput(f"nobody has more than {MOST_OF_ONE:,} subscriptions; remove some first")
         call.notebook.write("create", (KIND, made.subscription_id), True, made.name)
         await self.announcements.wait_until_heard()
-        return _answer(
+        return answer(
             subscription_document(stored), 201, {"location": f"{SUBSCRIPTIONS}/{made.subscription_id}"}
         )
 
@@ -99,7 +99,7 @@ class SubscriptionRoutes:
         owner = None if everybody else call.principal.person
         if asset_id is not None:
             found = await self.subscriptions.about(call.tenant_id, owner, check_id(asset_id))
-            return _answer({"subscriptions": [*map(subscription_document, found)], "next_page_token": ""})
+            return answer({"subscriptions": [*map(subscription_document, found)], "next_page_token": ""})
         size, question = page_size(page_size_), (KIND, call.tenant_id, owner or "")
         after = self.tokens.read(page_token, question)[0] if page_token else None
         rows = await self.subscriptions.list(call.tenant_id, owner, after, size + 1)
@@ -107,10 +107,10 @@ class SubscriptionRoutes:
         token = ""
         if len(rows) > size:
             token = self.tokens.issue([page[-1].subscription.subscription_id], question)
-        return _answer({"subscriptions": [*map(subscription_document, page)], "next_page_token": token})
+        return answer({"subscriptions": [*map(subscription_document, page)], "next_page_token": token})
 
     async def get(self, call: Reading, subscription_id: UUID) -> Response:
-        return _answer(
+        return answer(
             subscription_document(await find_subscription(self.subscriptions, call, subscription_id))
         )
 
@@ -128,7 +128,7 @@ class SubscriptionRoutes:
             raise NotFound(f"the subscription {subscription_id} is gone")
         call.notebook.write("update", (KIND, was.subscription_id), True, now.name)
         await self.announcements.wait_until_heard()
-        return _answer(subscription_document(stored))
+        return answer(subscription_document(stored))
 
     async def remove(self, call: Reading, subscription_id: UUID) -> Response:
         """Once answered, it tells nothing any more."""
@@ -169,7 +169,3 @@ class SubscriptionRoutes:
 
 def _is(connector: Connector, named: str) -> bool:
     return named in (connector.connector_id, connector.name)
-
-
-def _answer(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(to_json(content), status, headers, media_type="application/json")
