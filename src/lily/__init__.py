@@ -3,9 +3,9 @@
 apps          the processes, how their parts are wired, and the command line
 ingest        ways in: foreign payload → events
 log           topics, envelope, Kafka
-pipeline      Spark: decode → apply → relay → keep history
+pipeline      Spark: decode → apply → propagate → relay → keep history
 repositories  what Lily remembers: PostgreSQL (now) and Iceberg (everything that ever was)
-serving       ways to ask: REST and gRPC
+serving       ways to ask: REST, gRPC, WebSocket, and OPA for engines
 targets       ways out: messages delivered, rules enforced
 tenancy       which cell a tenant lives in, what it may use, how it moves
 access        who is asking and what they may do

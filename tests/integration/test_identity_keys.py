@@ -10,6 +10,7 @@ import pytest
 from identity_kit import ASSETS, KEYS, add_user, bearer, forget_everything, read_status, tokens, validate
 from rest_kit import Gateway, gateway, problem
 
+from kit.eventually import eventually
 from lily.settings import Settings
 
 
@@ -120,7 +121,7 @@ def test_a_key_follows_its_owner_under_a_new_name_and_ends_with_them(api: Gatewa
     api.execute("UPDATE users SET user_name = 'ada.b' WHERE user_name = 'ada'")
     assert read_status(api, made["api_key"]) == 404
     api.execute("UPDATE users SET active = false WHERE user_name = 'ada.b'")
-    assert read_status(api, made["api_key"]) == 401
+    eventually(lambda: read_status(api, made["api_key"]) == 401)
 
 
 def test_a_new_password_ends_the_sessions_of_before(api: Gateway) -> None:

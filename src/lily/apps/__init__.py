@@ -1,1 +1,1 @@
-"""One file = one process, and the command line that starts them."""
+"""The processes, how their parts are wired, and the command line that starts them."""

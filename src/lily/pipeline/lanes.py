@@ -1,4 +1,4 @@
-"""What the queries of the two lanes share: decoding, the batch ledger, and telling what was done."""
+"""What the queries of the lanes share: decoding, the batch ledger, and telling what was done."""
 
 from __future__ import annotations
 

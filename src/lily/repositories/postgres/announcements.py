@@ -74,16 +74,6 @@ class Announcements:
         """Whether what this process remembers may be relied on; otherwise the database must be asked."""
         return time.monotonic() < self._valid_until
 
-    async def announce(self, announcement: Announcement) -> None:
-        """Announce a change that is committed already, and wait until everybody knows."""
-        names = {
-            "kind": announcement.kind,
-            "tenant_id": announcement.tenant_id,
-            "key": announcement.key,
-        }
-        await self._database.fetch(_QUERIES["announce"], names)
-        await self.wait_until_heard()
-
     async def wait_until_heard(self) -> None:
         """Return when no process relies any more on what was true before the changes committed so far."""
         [(number, _)] = await self._database.fetch(_QUERIES["call_round"], {})

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import psycopg
-
 from lily.domain.conditions import Conditions, read_conditions
 from lily.domain.policies import (
     AccessType,
@@ -24,7 +22,7 @@ from lily.domain.policies import (
     ScopeKind,
     ScraperPolicy,
 )
-from lily.repositories.postgres.pool import Database, Row, bind
+from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
 
 _QUERIES = load("policies.sql")
@@ -139,13 +137,6 @@ class PostgresScraperPolicies:
     async def remove(self, tenant_id: str, group: str) -> bool:
         values = {"tenant_id": tenant_id, "scraper_group": group}
         return bool(await self._database.fetch(_QUERIES["delete_scraper_policy"], values))
-
-
-def load_rules(connection: psycopg.Connection[Row], tenant_id: str) -> Rules:
-    """The same for a command: all rules of a tenant, over its own connection."""
-    row = connection.execute(bind(_QUERIES["load_rules"]), {"tenant_id": tenant_id}).fetchone()
-    assert row is not None
-    return _rules(*row)
 
 
 def _rules(policies: list[Any], roles: list[Any], members: list[Any], scraper_policies: list[Any]) -> Rules:

@@ -1,1 +1,1 @@
-"""The gRPC way to ask. `access_pb2.py` is generated: see tests/unit/serving/test_protos.py."""
+"""The gRPC way to ask. The `…_pb2.py` are generated: see tests/unit/serving/test_protos.py."""

@@ -1,1 +1,1 @@
-"""The REST interface: the application, and the routes that read."""
+"""The REST interface: the application, and every route but those that make events."""

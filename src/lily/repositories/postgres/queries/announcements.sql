@@ -1,9 +1,5 @@
 -- Changes of who may do what, told to every process that remembers such things.
 
--- name: announce
--- Announcements.announce: for a change that did not announce itself.
-SELECT pg_notify('lily_access', json_build_array(%(kind)s::text, %(tenant_id)s::text, %(key)s::text)::text)
-
 -- name: call_round
 -- Announcements.wait_until_heard: a number larger than that of every round called before.
 SELECT round, pg_notify('lily_access', json_build_array('round', '', round::text)::text) FROM nextval('access_rounds') AS round

@@ -36,9 +36,10 @@ WHERE copy > 1 AND (s.topic, s."partition", s."offset") = (c.topic, c."partition
 
 -- name: apply_round
 -- Called by the applier for every round; returns how many events were to be applied and how many were. They
--- differ when another lane changed the same asset at the same moment: the applier then starts the batch over. Every OFFSET 0 is there to have its subquery run once per row:
--- without it the planner, which cannot know the size of a table that grows by thousands of rows per
--- statement, has been seen to scan all of `changes` for every event.
+-- differ when another lane changed the same asset at the same moment: the applier then starts the batch over.
+-- Every OFFSET 0 is there to have its subquery run once per row: without it the planner, which cannot know the
+-- size of a table that grows by thousands of rows per statement, has been seen to scan all of `changes` for
+-- every event.
 WITH incoming AS MATERIALIZED (
     SELECT event_id::uuid AS event_id, tenant_id, asset_id, event_time, actor, traceparent, expected_version,
         least(created_at, event_time) AS created_at, fields, asset_name, asset_type, asset_owner, description,
