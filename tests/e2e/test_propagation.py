@@ -385,7 +385,7 @@ def test_a_tag_two_hops_upstream_masks_a_column_for_an_engine_and_is_told_live(g
         assert json.loads(live.recv(20))["type"] == "subscribed"
         graph.tag("raw")
         told = json.loads(live.recv(20))
-    assert (told["metadata_id"], told["change"]["added"]) == ("report", ["PII"])
+    assert (told["metadata_id"], told["detail"]["added"]) == ("report", ["PII"])
     eventually(lambda: trino.select("ana", report) == {"email": "NULL"})
     graph.untag("raw")
     eventually(lambda: trino.select("ana", report) == {})

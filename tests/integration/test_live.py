@@ -25,7 +25,7 @@ from lily.access.tokens import OwnToken, mint_session_token, mint_token
 from lily.domain.changes import ChangeKind
 from lily.log.producer import client_config
 from lily.log.topics import Topic
-from lily.serving.live import feeds, hubs, readers
+from lily.serving.live import connections, feeds, hubs, readers
 from lily.settings import KafkaSettings, Settings
 
 
@@ -86,10 +86,12 @@ def test_a_change_is_told_as_the_contract_says(tenant: Tenant) -> None:
     assert message.pop("cursor")
     assert datetime.fromisoformat(message.pop("timestamp")).tzinfo is not None
     assert message == {
-        "type": "asset.updated",
+        "type": "update",
         "metadata_id": "orders",
         "entity_type": "table",
-        "change": {"outcome": "updated", "changed": ["metadata"], "version": 3},
+        "change": "updated",
+        "kind": "asset.updated",
+        "detail": {"outcome": "updated", "changed": ["metadata"], "version": 3},
         "event_id": "0198a7a0-0000-7000-8000-000000000001",
         "cause": "c1",
         "severity": "info",
@@ -102,11 +104,50 @@ def test_tags_and_incidents_are_told_as_what_they_are(tenant: Tenant) -> None:
     with tenant.listening() as live:
         subscribed(live)
         tenant.tell("orders", kind=ChangeKind.TAGS, added=["PII"], removed=[])
-        assert next_of(live)["change"] == {"added": ["PII"], "removed": []}
+        assert next_of(live)["detail"] == {"added": ["PII"], "removed": []}
         tenant.tell("orders", kind=ChangeKind.INCIDENT, outcome="opened", incident_id="i1", incident=incident)
         message = next_of(live)
-    assert (message["type"], message["severity"]) == ("incident.opened", "SEV-1")
-    assert message["change"]["incident_id"] == "i1"
+    assert (message["kind"], message["severity"]) == ("incident.opened", "SEV-1")
+    assert (message["change"], message["detail"]["incident_id"]) == ("updated", "i1")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "word"),
+    [
+        ("created", "created"),
+        ("restored", "created"),
+        ("updated", "updated"),
+        ("deleted", "deleted"),
+        ("purged", "deleted"),
+    ],
+)
+def test_what_happened_is_one_of_three_words(tenant: Tenant, outcome: str, word: str) -> None:
+    tenant.store("orders")
+    with tenant.listening() as live:
+        subscribed(live)
+        tenant.tell("orders", outcome=outcome)
+        assert next_of(live)["change"] == word
+
+
+def test_who_says_nothing_is_told_everything(tenant: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SUBSCRIBE_SECONDS", 0.2)
+    for name in ("a", "b"):
+        tenant.store(name)
+    with tenant.connected() as live:
+        subscribed(live)
+        tenant.tell("a", "b")
+        assert sorted(ids(live, 2)) == ["a", "b"]
+        live.send(json.dumps({"type": "subscribe", "filters": {"metadata_ids": ["b"]}}))
+        live.send('{"type":"ping"}')
+        assert next_of(live) == {"type": "pong"}, "what is said later counts, and is heard"
+        tenant.tell("a", "b")
+        assert ids(live, 1) == ["b"]
+
+
+def test_a_cursor_that_comes_too_late_is_refused_rather_than_ignored(tenant: Tenant) -> None:
+    with tenant.listening() as live:
+        live.send(json.dumps({"type": "subscribe", "cursor": subscribed(live)}))
+        assert closed(live) == 4409
 
 
 @pytest.mark.parametrize(
@@ -176,7 +217,7 @@ def test_changes_of_one_asset_stay_in_order_across_a_resume(tenant: Tenant) -> N
         versions = []
         while len(versions) < 21:
             message = next_of(live)
-            versions += [message["change"]["version"]] if "metadata_id" in message else []
+            versions += [message["detail"]["version"]] if "metadata_id" in message else []
     assert versions == list(range(21))
 
 

@@ -22,7 +22,7 @@ class Code(IntEnum):
     MALFORMED = 4400
     UNAUTHENTICATED = 4401
     FORBIDDEN = 4403
-    SILENT = 4408
+    TOO_LATE = 4409
     CURSOR_TOO_OLD = 4410
     TOO_SLOW = 4413
     TOO_MANY = 4429
@@ -72,8 +72,8 @@ def expired() -> Closing:
     )
 
 
-def silent() -> Closing:
-    return Closing(Code.SILENT, 'send {"type": "subscribe"} within ten seconds')
+def too_late() -> Closing:
+    return Closing(Code.TOO_LATE, "a cursor comes first, within 3 seconds; connect again and send it at once")
 
 
 def too_many() -> Closing:

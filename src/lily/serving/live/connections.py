@@ -19,18 +19,19 @@ from lily.access.principals import Principal
 from lily.domain.errors import LilyError
 from lily.log.topics import Topic
 from lily.serving.live.catching_up import CatchingUp
-from lily.serving.live.closings import Closing, Code, closing_of, expired, silent, too_slow
+from lily.serving.live.closings import Closing, Code, closing_of, expired, too_late, too_slow
 from lily.serving.live.cursors import Cursors, Place
 from lily.serving.live.hubs import Hub
 from lily.serving.live.listeners import Listener
 from lily.serving.live.messages import change_message
 from lily.serving.live.readers import Offered, Reader
-from lily.serving.live.subscriptions import Subscribe
+from lily.serving.live.subscriptions import Filters, Subscribe
 from lily.serving.rest.bodies import parse_model
 from lily.tenancy.open_cells import OpenCells
 
 HEARTBEAT_SECONDS = 20.0
-_SUBSCRIBE_SECONDS = 10.0
+#: Who has said nothing by then gets everything; time enough for one who is far away to say more.
+_SUBSCRIBE_SECONDS = 3.0
 _SEND_SECONDS = 15.0
 _MOST_CHARACTERS = 256 * 1024
 
@@ -54,6 +55,7 @@ class Connection:
         self._parts = parts
         self._access: Access = socket.app.state.access
         self._turn = asyncio.Lock()
+        self._receiving: asyncio.Task[str] | None = None
         self._expires = 0.0
         self._sent_at = 0.0
 
@@ -67,6 +69,9 @@ class Connection:
             await self._close(closing_of(error))
         except Closing as closing:
             await self._close(closing)
+        finally:
+            if self._receiving is not None:
+                self._receiving.cancel()
 
     async def _serve(self) -> None:
         principal = await self._admitted()
@@ -100,13 +105,18 @@ class Connection:
         return principal
 
     async def _first(self) -> Subscribe:
-        try:
-            return await asyncio.wait_for(self._received(), _SUBSCRIBE_SECONDS)
-        except TimeoutError:
-            raise silent() from None
+        """What the reader asks for; everything from now on when it asks for nothing."""
+        self._receiving = asyncio.create_task(self._socket.receive_text())
+        done, _ = await asyncio.wait({self._receiving}, timeout=_SUBSCRIBE_SECONDS)
+        return _asked(await self._received()) if done else Subscribe(type="subscribe", cursor=None)
 
-    async def _received(self) -> Subscribe:
-        return parse_model(Subscribe, (await self._socket.receive_text())[:_MOST_CHARACTERS].encode())
+    async def _received(self) -> str:
+        """The next message; one that is waited for already is not waited for twice, or it would be lost."""
+        receiving = self._receiving or asyncio.create_task(self._socket.receive_text())
+        self._receiving = receiving
+        text = await receiving
+        self._receiving = None
+        return text[:_MOST_CHARACTERS]
 
     async def _catch_up(self, reader: Reader, start: Place, here: Place) -> None:
         tenant_id, catching_up = reader.tenant_id, self._parts.catching_up
@@ -163,12 +173,14 @@ class Connection:
         """Take new filters and answer pings, until the reader goes or says something else."""
         try:
             while True:
-                text = (await self._socket.receive_text())[:_MOST_CHARACTERS]
+                text = await self._received()
                 if _is_ping(text):
                     await self._send({"type": "pong"})
                 else:
-                    reader.filters = parse_model(Subscribe, text.encode()).filters
-        except (WebSocketDisconnect, Closing, RuntimeError):
+                    reader.filters = _later(_asked(text))
+        except Closing as closing:
+            reader.end(closing)
+        except (WebSocketDisconnect, RuntimeError):
             reader.end(Closing(Code.GOING_AWAY, "the reader has gone"))
         except LilyError as error:
             reader.end(closing_of(error))
@@ -191,6 +203,17 @@ class Connection:
         self._log(closing.code)
         with suppress(RuntimeError, WebSocketDisconnect, TimeoutError, OSError):  # it is closed already
             await asyncio.wait_for(self._socket.close(closing.code, closing.fitted), _SEND_SECONDS)
+
+
+def _asked(text: str) -> Subscribe:
+    return parse_model(Subscribe, text.encode())
+
+
+def _later(asked: Subscribe) -> Filters:
+    """The new filters. A cursor cannot be gone back to any more: taken silently, it would leave a gap."""
+    if asked.cursor:
+        raise too_late()
+    return asked.filters
 
 
 def _is_ping(text: str) -> bool:

@@ -43,7 +43,7 @@ class Filters(Body):
 
 
 class Subscribe(Body):
-    """The first message of a reader; a later one replaces the filters, without a cursor."""
+    """The first message of a reader, unless it wants everything; a later one replaces the filters."""
 
     type: Literal["subscribe"]
     filters: Filters = Filters()
