@@ -253,6 +253,36 @@ def test_ways_around_a_mask_are_closed(house: Warehouse) -> None:
     assert allow("ana", "CreateTable", place)
 
 
+def test_a_procedure_of_a_source_with_protected_columns_is_for_privileged_roles(house: Warehouse) -> None:
+    house.add_table("plain", "s", "t", {"id": "bigint"})
+    house.tag(f"{PLACE}.email")
+    house.rule()
+
+    def may_call(user: str, catalog: str, trino: Trino = house.trino) -> bool:
+        procedure = {"catalogName": catalog, "schemaName": "system", "functionName": "execute"}
+        return trino.allow(user, "ExecuteProcedure", {"function": procedure})
+
+    assert not may_call("ana", "warehouse")
+    assert not may_call("ana", "PG"), "the source's name is another name of its database"
+    assert may_call("ana", "plain")
+    assert may_call("ana", "system"), "it is the engine's own"
+    assert not may_call("ana", "elsewhere"), "nobody knows what is there"
+    assert may_call("ana", "elsewhere", replace(house.trino, options="?unknown=allow"))
+    assert not house.trino.allow("ana", "ExecuteProcedure")
+    house.api.insert("users", house.mine(user_name="sue", roles=["owner"]))
+    assert may_call("sue", "warehouse")
+
+
+def test_queries_are_seen_by_who_runs_them_and_by_privileged_roles(house: Warehouse) -> None:
+    house.api.insert("users", house.mine(user_name="sue", roles=["owner"]))
+    queries = [{"user": {"user": name, "groups": []}} for name in ("ana", "gil")]
+    assert house.trino.filter("ana", "FilterViewQueryOwnedBy", queries) == queries[:1]
+    assert house.trino.filter("sue", "FilterViewQueryOwnedBy", queries) == queries
+    for operation in ("ViewQueryOwnedBy", "FilterViewQueryOwnedBy"):
+        assert [house.trino.allow("ana", operation, each) for each in queries] == [True, False]
+        assert not house.trino.allow("ana", operation)
+
+
 def test_only_an_engine_asks_and_only_about_its_own_tenant(house: Warehouse) -> None:
     house.tag(f"{PLACE}.email")
     house.rule()

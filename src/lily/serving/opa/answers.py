@@ -11,6 +11,7 @@ from lily.serving.opa.askers import Asker
 from lily.serving.opa.books import Book, TableName
 from lily.serving.opa.expressions import NOTHING, mask_expression
 from lily.serving.opa.operations import (
+    CALLING,
     FILTERS,
     ORDINARY,
     PASS_THROUGH,
@@ -20,6 +21,7 @@ from lily.serving.opa.operations import (
     RENAMING,
     RUNNING,
     VIEWING,
+    WATCHING,
 )
 from lily.serving.opa.questions import Action, Column, Resource, Table, view_expression
 
@@ -41,6 +43,8 @@ class Answers:
         operation, resource = action.operation, action.resource
         if self.asker.is_barred:
             return False
+        if operation in WATCHING:
+            return self._watches(resource)
         if operation in FILTERS:
             return self._shows(resource)
         if operation in READING:
@@ -49,11 +53,17 @@ class Answers:
             return resource.table is not None and self._views(resource.table)
         if operation in RUNNING:
             return self._runs(resource)
+        if operation in CALLING:
+            return self._calls(resource)
         if operation in RENAMING:
             return self._renames(resource)
         if operation in PRIVILEGED:
-            return not PRIVILEGED_ROLES.isdisjoint(self.asker.roles)
+            return self._is_privileged
         return operation in ORDINARY
+
+    @property
+    def _is_privileged(self) -> bool:
+        return not PRIVILEGED_ROLES.isdisjoint(self.asker.roles)
 
     def shown(self, action: Action) -> list[int]:
         """Which of the resources of a filter are shown; of `FilterColumns`, which columns of its table."""
@@ -65,7 +75,8 @@ class Answers:
             if table is None:
                 return []
             return [index for index, name in enumerate(table.columns) if self._shows_column(table.name, name)]
-        return [index for index, resource in enumerate(resources) if self._shows(resource)]
+        judge = self._watches if action.operation in WATCHING else self._shows
+        return [index for index, resource in enumerate(resources) if judge(resource)]
 
     def row_filters(self, table: Table) -> list[dict[str, Any]]:
         """No row of a table that is refused; no rule is about rows."""
@@ -139,7 +150,23 @@ class Answers:
         if function is None:
             return False
         passes_through = function.functionName.lower() in PASS_THROUGH
-        return not (passes_through and self.book.protects_in(function.catalogName))
+        return not passes_through or self._may_pass(function.catalogName)
+
+    def _calls(self, resource: Resource) -> bool:
+        function = resource.function
+        return function is not None and (self._is_privileged or self._may_pass(function.catalogName))
+
+    def _may_pass(self, catalog: str) -> bool:
+        """Whether nothing in the catalog's source is hidden: of one nobody knows, nobody knows that."""
+        if catalog.lower() == _OWN_CATALOG:
+            return True
+        is_known = self.unknown_is_allowed or self.book.knows_in(catalog)
+        return is_known and not self.book.protects_in(catalog)
+
+    def _watches(self, resource: Resource) -> bool:
+        """One's own queries, or anybody's for who is trusted with them."""
+        owner = resource.user
+        return self._is_privileged or (owner is not None and owner.user == self.asker.user)
 
     def _renames(self, resource: Resource) -> bool:
         """What is renamed is found under another name, and by no rule until it is read again."""

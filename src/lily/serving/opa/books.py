@@ -95,6 +95,11 @@ class Book:
             return found[0] if found else ()
         return tuple(sorted((each for one in found for each in one), key=lambda each: each.strictness))
 
+    def knows_in(self, prefix: str) -> bool:
+        """Whether any table is known whose name begins like this."""
+        prefix = prefix.lower() + "."
+        return any(key.startswith(prefix) for key in self._tables)
+
     def protects_in(self, prefix: str) -> bool:
         """Whether anything is protected whose table's name begins like this: a catalog, a schema."""
         prefix = prefix.lower() + "."

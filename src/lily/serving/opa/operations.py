@@ -16,6 +16,10 @@ FILTERS = frozenset(
 READING = frozenset({"SelectFromColumns"})
 VIEWING = frozenset({"CreateViewWithSelectFromColumns"})
 RUNNING = frozenset({"ExecuteFunction", "CreateViewWithExecuteFunction"})
+#: A procedure does in the source what it likes, such as copying to where no rule is (`system.execute`).
+CALLING = frozenset({"ExecuteProcedure"})
+#: They are about the queries of one user, whose text may hold values.
+WATCHING = frozenset({"ViewQueryOwnedBy", "FilterViewQueryOwnedBy"})
 #: Table functions that hand a text to the source, which knows no mask.
 PASS_THROUGH = frozenset({"query", "raw_query"})
 RENAMING = frozenset(
@@ -32,7 +36,6 @@ PRIVILEGED = frozenset(
         "SetTableAuthorization",
         "SetViewAuthorization",
         "SetEntityAuthorization",
-        "ViewQueryOwnedBy",
         "WriteSystemInformation",
     }
 )
@@ -58,7 +61,6 @@ ORDINARY = frozenset(
         "DropSchema",
         "DropTable",
         "DropView",
-        "ExecuteProcedure",
         "ExecuteQuery",
         "ExecuteTableProcedure",
         "GrantExecuteFunctionPrivilege",

@@ -61,13 +61,20 @@ class Function(_Sent):
     functionName: str = ""
 
 
+class User(_Sent):
+    """Whose queries are meant."""
+
+    user: str = ""
+
+
 class Resource(_Sent):
-    """One of these, by the operation; others (a user, a role, a catalog's session property) do not matter."""
+    """One of these, by the operation; others (a role, a catalog's session property) do not matter."""
 
     table: Table | None = None
     column: Column | None = None
     schema_: Schema | None = Field(default=None, alias="schema")
     function: Function | None = None
+    user: User | None = None
 
 
 class Action(_Sent):
