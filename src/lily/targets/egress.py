@@ -25,6 +25,8 @@ _KEEP_SECONDS = 60.0
 #: More of an answer is not read: it is only for people to look at.
 _MOST_READ = 64 * 1024
 _NAT64 = ip_network("64:ff9b::/96")
+#: All of IPv6 that the Internet was given; what lies outside is local, or a spelling of something else.
+_UNICAST = ip_network("2000::/3")
 
 Address = IPv4Address | IPv6Address
 Options = Iterable[tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]]
@@ -84,15 +86,15 @@ def _host(entry: str) -> str:
 
 def is_public(address: Address) -> bool:
     """Whether the address is one of the Internet's, also when it hides in another one."""
-    if isinstance(address, IPv6Address):
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is None and address in _NAT64:
-            inner = IPv4Address(int(address) & 0xFFFFFFFF)
-        if address.teredo is not None or (inner is not None and not is_public(inner)):
-            return False
-        if address.ipv4_mapped:
-            return True
-    return address.is_global and not address.is_multicast
+    if isinstance(address, IPv4Address):
+        return address.is_global and not address.is_multicast
+    if address in _NAT64:
+        return is_public(IPv4Address(int(address) & 0xFFFFFFFF))
+    if address.ipv4_mapped is not None:
+        return is_public(address.ipv4_mapped)
+    if address.sixtofour is not None and not is_public(address.sixtofour):
+        return False
+    return address in _UNICAST and address.teredo is None and address.is_global
 
 
 class _Guarded(httpcore.AsyncNetworkBackend):

@@ -36,6 +36,11 @@ INSIDE = (
     "2002:7f00:1::",
     "2002:a9fe:a9fe::",
     "2001:0:4136:e378:8000:63bf:3fff:fdd2",
+    "64:ff9b:1::7f00:1",
+    "fec0::1",
+    "::127.0.0.1",
+    "::ffff:0:7f00:1",
+    "4000::1",
 )
 
 
@@ -44,7 +49,9 @@ def test_no_address_of_the_inside_is_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800::1", "::ffff:8.8.8.8"])
+@pytest.mark.parametrize(
+    "address", ["93.184.215.14", "2606:2800::1", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"]
+)
 def test_addresses_of_the_internet_are(address: str) -> None:
     assert is_public(ip_address(address))
 
