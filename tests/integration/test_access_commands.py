@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lily.apps.cli import app
+from lily.domain.errors import Unavailable
 from lily.settings import Settings
 
 POLICY = "00000000-0000-4000-8000-000000000001"
@@ -89,3 +90,26 @@ def test_protection_rules_are_made_listed_and_removed(
     assert (json.loads(line)["rule_id"], json.loads(line)["mask"]) == (rule_id, {"kind": "hash"})
     protect("remove", rule_id)
     assert protect("list") == ""
+
+
+def test_a_rule_is_made_and_removed_only_once_every_gateway_has_heard(
+    lily: Lily,  # noqa: ARG001 - it sets the environment
+    settings_without_log: Settings,
+) -> None:
+    common = ["--tenant", "acme", "--data-dir", str(settings_without_log.data_dir)]
+    url = settings_without_log.database.url.get_secret_value()
+    deaf = (
+        "INSERT INTO access_listeners (listener, heard, lease_until) "
+        "VALUES (gen_random_uuid(), 0, now() + interval '1 minute')"
+    )
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(deaf)
+        try:
+            added = CliRunner().invoke(app, ["protect", "add", "-", *common], input='{"tag": "PII"}')
+            [(rule_id,)] = connection.execute("SELECT rule_id::text FROM protection_rules").fetchall()
+            removed = CliRunner().invoke(app, ["protect", "remove", rule_id, *common])
+        finally:
+            connection.execute("TRUNCATE access_listeners, protection_rules")
+    for result in (added, removed):
+        assert isinstance(result.exception, Unavailable)
+        assert "not every gateway has confirmed" in str(result.exception)

@@ -13,10 +13,11 @@ from uuid import UUID
 import typer
 
 from lily.apps.commands.options import DataDir, checked_tenant, say
-from lily.domain.errors import InvalidInput, NotFound
+from lily.domain.errors import NotFound
 from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
+    from lily.repositories.postgres.announcements import Announcements
     from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ def list_rules(data_dir: DataDir, tenant: Tenant) -> None:
     """Print the rules, one JSON object per line."""
     from lily.serving.rest.protection_documents import rule_document  # slow to import
 
-    for stored in _run(data_dir, lambda rules: rules.list(checked_tenant(tenant))):
+    for stored in _run(data_dir, lambda rules, _: rules.list(checked_tenant(tenant))):
         print(json.dumps(rule_document(stored), default=str))
 
 
@@ -42,33 +43,40 @@ def add(
     ],
     tenant: Tenant,
 ) -> None:
-    """Make a rule and print its id."""
+    """Make a rule and print its id; when this returns, no gateway shows what it hides."""
     from lily.serving.rest.bodies import parse_model  # slow to import
     from lily.serving.rest.protection_documents import RuleBody
 
     body = parse_model(RuleBody, (sys.stdin.read() if str(file) == "-" else file.read_text()).encode())
     rule = body.rule()
-    _run(data_dir, lambda rules: rules.add(checked_tenant(tenant), rule, body.description, "operator"))
+
+    async def act(rules: PostgresProtectionRules, announcements: Announcements) -> None:
+        await rules.add(checked_tenant(tenant), rule, body.description, "operator")
+        await announcements.wait_until_heard()
+
+    _run(data_dir, act)
     print(rule.rule_id)
 
 
 @protect.command()
 def remove(
     data_dir: DataDir,
-    rule_id: Annotated[str, typer.Argument(help="Its id, as `list` prints it.")],
+    rule_id: Annotated[UUID, typer.Argument(help="Its id, as `list` prints it.")],
     tenant: Tenant,
 ) -> None:
     """Remove a rule, and with it what it did to columns."""
-    try:
-        known = str(UUID(rule_id))
-    except ValueError:
-        raise InvalidInput(f"a rule's id is a UUID, not {rule_id[:64]!r}") from None
-    if not _run(data_dir, lambda rules: rules.remove(checked_tenant(tenant), known)):
-        raise NotFound(f"there is no rule {known}; `lily protect list --tenant {tenant}` shows them")
-    say(f"Removed {known}.")
+
+    async def act(rules: PostgresProtectionRules, announcements: Announcements) -> None:
+        if not await rules.remove(checked_tenant(tenant), str(rule_id)):
+            raise NotFound(f"there is no rule {rule_id}; `lily protect list --tenant {tenant}` shows them")
+        await announcements.wait_until_heard()
+
+    _run(data_dir, act)
+    say(f"Removed {rule_id}.")
 
 
-def _run(data_dir: Path, act: Callable[[PostgresProtectionRules], Awaitable[T]]) -> T:
+def _run(data_dir: Path, act: Callable[[PostgresProtectionRules, Announcements], Awaitable[T]]) -> T:
+    from lily.repositories.postgres.announcements import Announcements
     from lily.repositories.postgres.pool import Database
     from lily.repositories.postgres.protection_rules import PostgresProtectionRules
     from lily.settings import load_settings
@@ -77,7 +85,7 @@ def _run(data_dir: Path, act: Callable[[PostgresProtectionRules], Awaitable[T]])
         database = Database(load_settings(Installation.at(data_dir).data_dir).database)
         await database.open()
         try:
-            return await act(PostgresProtectionRules(database))
+            return await act(PostgresProtectionRules(database), Announcements(database))
         finally:
             await database.close()
 
