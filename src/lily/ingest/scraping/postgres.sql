@@ -14,12 +14,15 @@ SELECT d.datname, pg_catalog.pg_get_userbyid(d.datdba), pg_catalog.shobj_descrip
  WHERE d.datname = pg_catalog.current_database()
 
 -- name: schemas
--- Those that are somebody's, but for what Lily itself makes there to protect columns.
+-- Those that are somebody's, but for what Lily itself makes there to protect columns: those of the owner of
+-- lily_protection, whoever else chose such a name.
 SELECT n.oid, n.nspname, pg_catalog.pg_get_userbyid(n.nspowner), pg_catalog.obj_description(n.oid, 'pg_namespace'),
        ARRAY(SELECT a.grantee || ' ' || a.privilege_type
                FROM pg_catalog.aclexplode(coalesce(n.nspacl, pg_catalog.acldefault('n', n.nspowner))) AS a ORDER BY 1)
   FROM pg_catalog.pg_namespace AS n
- WHERE n.nspname !~ '^(pg_|lily_masked_)' AND n.nspname NOT IN ('information_schema', 'lily_protection')
+ WHERE n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'lily_protection')
+   AND NOT (n.nspname ~ '^lily_masked_' AND n.nspowner IN (
+       SELECT l.nspowner FROM pg_catalog.pg_namespace AS l WHERE l.nspname = 'lily_protection'))
    AND (%(schemas)s::text[] IS NULL OR n.nspname = ANY(%(schemas)s::text[]))
  ORDER BY n.nspname
 

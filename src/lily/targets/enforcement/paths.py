@@ -24,10 +24,12 @@ _ENTRY = re.compile(r'\s*(?:"((?:[^"]|"")*)"|([^\s,"]+))\s*(?:,|$)')
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema of somebody, who owns relations in it, and who may use it and the schema of its views."""
+    """A schema of somebody, who owns relations in it, and who may use it and the schema of its views.
+    `is_taken`: somebody else has made a schema with the name of that one."""
 
     name: str
     has_shadow: bool
+    is_taken: bool
     users: Items | None
     shadow_users: Items | None
     owners: frozenset[int]
@@ -78,7 +80,7 @@ def wanted_paths(
     settings: Settings, schemas: Sequence[Schema], logins: Iterable[Login], roles: Roles
 ) -> dict[int, list[str]]:
     """The paths to be set in this database, by role; the others follow from the one for all."""
-    names = {schema.name for schema in schemas}
+    names = {schema.name for schema in schemas if schema.has_shadow}
     general = settings.had(EVERYBODY) or settings.everywhere.get(EVERYBODY) or settings.default
     wanted = {EVERYBODY: _with_shadows(read_path(general), names, "")}
     for login in logins:

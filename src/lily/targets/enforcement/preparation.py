@@ -11,6 +11,7 @@ from psycopg import sql
 
 from lily.repositories.postgres.queries import load
 from lily.targets.enforcement.connections import Connection, fetch, read_roles, told
+from lily.targets.enforcement.controls import Control
 from lily.targets.enforcement.paths import (
     EVERYBODY,
     Login,
@@ -42,6 +43,14 @@ class Preparation:
     def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
+        self._control = Control(connection)
+
+    def furnish(self) -> None:
+        """Make what Lily keeps in the database; `SomebodyElses` when another has made it in its place."""
+        with self._connection.transaction():
+            self._control.furnish()
+            fetch(self._connection, _CONTROL["end_work"])
+        self._control.keep()
 
     def make(self) -> list[str]:
         """Make what masks will need, and see to it that sessions begun from now on are ready for them.
@@ -49,7 +58,9 @@ class Preparation:
         Returns what could not be done, in words.
         """
         with self._connection.transaction():
-            return self._make()
+            problems = self._make()
+        self._control.keep()
+        return problems
 
     @contextmanager
     def imagined(self) -> Iterator[list[str]]:
@@ -60,6 +71,8 @@ class Preparation:
     def drop(self) -> None:
         """As if Lily had never been here; nothing is protected any more."""
         with self._connection.transaction():
+            if not self._control.is_there():
+                return
             roles, settings = read_roles(self._connection), self._settings()
             for role in settings.made:
                 self._connection.execute(self._path_back(role, settings.had(role), roles))
@@ -67,31 +80,34 @@ class Preparation:
                 if schema.has_shadow:
                     name = sql.Identifier(shadow_of(schema.name))
                     self._connection.execute(sql.SQL("DROP SCHEMA {}").format(name))
-            self._connection.execute(_CONTROL["drop_control"])
+            self._control.drop()
 
     def _make(self) -> list[str]:
-        has_guard, may_guard, is_there = fetch(self._connection, _CONTROL["has_guard"])[0]
-        problems = []
-        if not is_there:
-            self._connection.execute(_CONTROL["create_control"])
-        fetch(self._connection, _CONTROL["begin_work"])
+        self._control.furnish()
         fetch(self._connection, _CONTROL["set_salt"], {"salt": self._options.salt})
         fetch(self._connection, _CONTROL["set_options"], {"deny_unknown": self._options.deny_unknown})
-        if not has_guard and may_guard:
-            self._connection.execute(_CONTROL["create_guard"])
-        if not may_guard:
-            problems.append("not a superuser: changes by others are repaired at the next check, not at once")
-        problems += self._set_paths()
+        problems = self._control.post_guard() + self._make_shadows() + self._set_paths()
         fetch(self._connection, _CONTROL["forget_gone"])
         fetch(self._connection, _CONTROL["end_work"])
+        return problems
+
+    def _make_shadows(self) -> list[str]:
+        problems: list[str] = []
+        roles = read_roles(self._connection)
+        for schema in self._schemas():
+            if schema.is_taken:
+                problems.append(
+                    f"the schema {shadow_of(schema.name)} is somebody else's: what would be masked in"
+                    f" {schema.name} is denied until it is dropped or renamed"
+                )
+                continue
+            for statement in usage(schema, roles):
+                problems += self._attempt(statement)
         return problems
 
     def _set_paths(self) -> list[str]:
         problems: list[str] = []
         roles, schemas = read_roles(self._connection), self._schemas()
-        for schema in schemas:
-            for statement in usage(schema, roles):
-                problems += self._attempt(statement)
         settings = self._settings()
         wanted = wanted_paths(settings, schemas, self._logins(), roles)
         for role, path in sorted(wanted.items()):
@@ -142,8 +158,8 @@ class Preparation:
 
     def _schemas(self) -> list[Schema]:
         return [
-            Schema(name, has_shadow, read_items(users), read_items(shadow_users), frozenset(owners))
-            for name, has_shadow, users, shadow_users, owners in fetch(
+            Schema(name, has_shadow, is_taken, read_items(users), read_items(shadow_users), frozenset(owners))
+            for name, has_shadow, is_taken, users, shadow_users, owners in fetch(
                 self._connection, _TARGET["read_schemas"]
             )
         ]

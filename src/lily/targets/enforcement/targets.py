@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +12,14 @@ import psycopg
 from psycopg import sql
 
 from lily.domain.connectors import SECRET, Connector
+from lily.repositories.postgres.queries import load
 from lily.targets.enforcement.connections import CHANNEL, Connection, set_up
 from lily.targets.enforcement.preparation import Options, Preparation
 from lily.targets.enforcement.workshop import Workshop
 
 TYPE = "postgres"
 _CONNECT_SECONDS = 5
-#: Held by whoever works on a database; any number will do that nobody else uses.
-_LOCK = 0x4C494C59454E46
+_CONTROL = load("enforcement_control.sql")
 
 #: `EgressRefused` unless Lily may connect to this host and port.
 Reaches = Callable[[str, int], str]
@@ -95,21 +96,36 @@ class Target:
 
     def __init__(self, access: Access, reach: Reaches = plainly) -> None:
         self.access = access
-        self.connection = connect(access, reach)
-        row = self.connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone()
-        if row != (True,):
-            self.connection.close()
-            raise psycopg.OperationalError("another process works on this database")
-        self.preparation = Preparation(self.connection, access.options)
-        self.workshop = Workshop(self.connection, access.options)
-        #: A connection of its own: what it tells wakes the process, which must not be on the way of work.
-        self.ears = connect(access, reach)
-        self.ears.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
+        with ExitStack() as opened:
+            self.connection = opened.enter_context(closing(connect(access, reach)))
+            self.preparation = Preparation(self.connection, access.options)
+            self.workshop = Workshop(self.connection, access.options)
+            self.preparation.furnish()
+            self._claim = opened.enter_context(closing(connect(access, reach)))
+            _lock(self._claim)
+            #: A connection of its own: what it tells wakes the process, which must not be on the way of work.
+            self.ears = opened.enter_context(closing(connect(access, reach)))
+            self.ears.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
+            self._opened = opened.pop_all()
+
+    def drop(self) -> None:
+        """Leave nothing of Lily in the database, not even what is locked; only closing is left to do."""
+        self._claim.close()
+        self.preparation.drop()
 
     def heard(self) -> bool:
         """Whether somebody else has changed something since this was asked last."""
         return bool([*self.ears.notifies(timeout=0)])
 
     def close(self) -> None:
-        self.ears.close()
-        self.connection.close()
+        self._opened.close()
+
+
+def _lock(claim: Connection) -> None:
+    """Keep other processes away for as long as this connection lasts; nobody else can take the lock."""
+    claim.execute(_CONTROL["last_long"])
+    claim.execute("BEGIN")
+    try:
+        claim.execute(_CONTROL["lock_workplace"])
+    except psycopg.errors.LockNotAvailable:
+        raise psycopg.OperationalError("another process works on this database") from None

@@ -108,7 +108,7 @@ class Worker:
         try:
             outcome = await asyncio.to_thread(target.workshop.release)
             if not outcome.waiting and not outcome.failed:
-                await asyncio.to_thread(target.preparation.drop)
+                await asyncio.to_thread(target.drop)
         finally:
             target.close()
         await self._tell("released", {"failed": outcome.failed, "waiting": outcome.waiting})

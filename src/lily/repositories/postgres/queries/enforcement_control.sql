@@ -1,14 +1,54 @@
 -- What Lily keeps in a target database, in the schema lily_protection: how things were before, and functions.
 -- Nobody but the role that enforces may read or change any of it. Run by Control, statement by statement.
 
+-- name: read_strangers
+-- Control.is_there: what in lily_protection belongs to another role than the one that enforces, in words.
+WITH me AS (SELECT oid FROM pg_roles WHERE rolname = current_user),
+     control AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = 'lily_protection')
+SELECT format('the schema lily_protection belongs to %%I', pg_get_userbyid(control.nspowner))
+  FROM control, me WHERE control.nspowner <> me.oid
+ UNION ALL
+SELECT format('lily_protection.%%I belongs to %%I', c.relname, pg_get_userbyid(c.relowner))
+  FROM pg_class c JOIN control ON control.oid = c.relnamespace, me
+ WHERE c.relowner <> me.oid AND c.relkind NOT IN ('i', 't')
+ UNION ALL
+SELECT format('lily_protection.%%I() belongs to %%I', p.proname, pg_get_userbyid(p.proowner))
+  FROM pg_proc p JOIN control ON control.oid = p.pronamespace, me WHERE p.proowner <> me.oid
+
+-- name: is_there
+-- Control.is_there.
+SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'lily_protection')
+
+-- name: create_schema
+-- Control.furnish: fails when somebody was quicker, and is then refused.
+CREATE SCHEMA lily_protection;
+REVOKE ALL ON SCHEMA lily_protection FROM PUBLIC
+
+-- name: has_workplace
+-- Control.furnish.
+SELECT to_regclass('lily_protection.workplace') IS NOT NULL
+
+-- name: create_workplace
+-- Control.furnish: locked by the process that works on the database. Only this role may lock it, unlike an advisory
+-- lock; and a view is never vacuumed, which a lock held for months would be in the way of.
+CREATE VIEW lily_protection.workplace AS SELECT 1 AS one
+
+-- name: lock_workplace
+-- Target, in a transaction that lasts as long as the work.
+LOCK TABLE lily_protection.workplace IN EXCLUSIVE MODE NOWAIT
+
+-- name: last_long
+-- Target: the transaction that holds the lock is idle, and must not be ended for it.
+SELECT set_config(name, '0', false) FROM pg_settings
+ WHERE name IN ('idle_in_transaction_session_timeout', 'idle_session_timeout', 'transaction_timeout')
+
 -- name: create_control
--- Control.create, in the transaction that does the first work. `originals`: the rights on a relation before
+-- Control.furnish, by every process that begins to work: a database registered by an older release gets what is new.
+-- `originals`: the rights on a relation before
 -- Lily (`rights`), as Lily left them (`enforced`), the protected columns by number, and the view's fingerprint.
 -- `stripped`: rights granted by others that the guard took away, until the enforcer has seen them.
 -- `paths`: search paths before (`had`) and as Lily set them; role 0 is the database's own.
 -- `transactions`: the enforcer's own transaction while it runs, for the guard.
-CREATE SCHEMA IF NOT EXISTS lily_protection;
-REVOKE ALL ON SCHEMA lily_protection FROM PUBLIC;
 CREATE TABLE IF NOT EXISTS lily_protection.originals (
     relation      oid   PRIMARY KEY,
     schema_name   name  NOT NULL,
@@ -30,10 +70,13 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT ('lily_masked_' || CASE WHEN octet_length($1::text) <= 51 THEN $1::text ELSE md5($1::text) END)::name
 $$;
 
+-- PostgreSQL's schemas and Lily's. A name does not make one Lily's: anybody who may create schemas can choose it.
 CREATE OR REPLACE FUNCTION lily_protection.is_ours(name) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT starts_with($1::text, 'pg_') OR $1 = 'information_schema' OR $1 = 'lily_protection'
-        OR starts_with($1::text, 'lily_masked_')
+        OR starts_with($1::text, 'lily_masked_') AND EXISTS (
+           SELECT FROM pg_namespace n JOIN pg_namespace control ON control.nspowner = n.nspowner
+            WHERE n.nspname = $1 AND control.nspname = 'lily_protection')
 $$;
 
 CREATE OR REPLACE FUNCTION lily_protection.rights(aclitem[]) RETURNS jsonb
@@ -180,30 +223,33 @@ BEGIN
 END $$;
 
 -- name: create_guard
--- Control.create, where the role that enforces is a superuser; others may not make event triggers.
+-- Control.post_guard, where the role that enforces is a superuser; others may not make event triggers.
 CREATE EVENT TRIGGER lily_protection_guard ON ddl_command_end EXECUTE FUNCTION lily_protection.guard()
 
--- name: has_guard
--- Control.create.
-SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = 'lily_protection_guard' AND evtenabled <> 'D'),
-       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user),
-       to_regclass('lily_protection.originals') IS NOT NULL
+-- name: enable_guard
+-- Control.post_guard: fires in sessions that replicate, too.
+ALTER EVENT TRIGGER lily_protection_guard ENABLE ALWAYS
+
+-- name: read_guard
+-- Control.post_guard: how it is enabled, if there is one, and whether there may be one.
+SELECT (SELECT evtenabled::text FROM pg_event_trigger WHERE evtname = 'lily_protection_guard'),
+       (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
 
 -- name: begin_work
--- Control.working: tells the guard that this transaction is the enforcer's own.
-INSERT INTO lily_protection.transactions VALUES (pg_current_xact_id())
+-- Control.furnish and Workshop: tells the guard that this transaction is the enforcer's own.
+INSERT INTO lily_protection.transactions VALUES (pg_current_xact_id()) ON CONFLICT DO NOTHING
 
 -- name: end_work
--- Control.working, before the commit: nobody else ever sees the row.
+-- Preparation and Workshop, before the commit: nobody else ever sees the row.
 DELETE FROM lily_protection.transactions
 
 -- name: set_salt
--- Control.create.
+-- Preparation.make.
 INSERT INTO lily_protection.salts VALUES (1, %(salt)s)
 ON CONFLICT (id) DO UPDATE SET salt = excluded.salt WHERE salts.salt <> excluded.salt
 
 -- name: set_options
--- Control.create.
+-- Preparation.make.
 INSERT INTO lily_protection.options VALUES (1, %(deny_unknown)s)
 ON CONFLICT (id) DO UPDATE SET deny_unknown = excluded.deny_unknown
  WHERE options.deny_unknown <> excluded.deny_unknown

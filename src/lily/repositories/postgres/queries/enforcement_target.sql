@@ -4,10 +4,12 @@
 
 -- name: read_relations
 -- Workshop.plan: these relations (all without names), everything they are part of and their parts. What is told of
--- each is asked for one by one, so that it costs nothing for the others.
+-- each is asked for one by one, so that it costs nothing for the others. A relation that can have no view, because it
+-- would show rows that policies hide or there is no schema of Lily's for it, is told to have row security.
 WITH RECURSIVE schemas AS MATERIALIZED (
     SELECT n.oid, n.nspname, s.oid AS shadow
-      FROM pg_namespace n LEFT JOIN pg_namespace s ON s.nspname = lily_protection.shadow(n.nspname)
+      FROM pg_namespace n
+      LEFT JOIN pg_namespace s ON s.nspname = lily_protection.shadow(n.nspname) AND lily_protection.is_ours(s.nspname)
      WHERE NOT lily_protection.is_ours(n.nspname)
 ), wanted AS (
     SELECT c.oid FROM pg_class c JOIN schemas n ON n.oid = c.relnamespace
@@ -30,7 +32,7 @@ WITH RECURSIVE schemas AS MATERIALIZED (
       FROM family f JOIN pg_class c ON c.oid = f.relative JOIN schemas n ON n.oid = c.relnamespace
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 )
-SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.relrowsecurity,
+SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.relrowsecurity OR c.shadow IS NULL,
        (SELECT coalesce(json_agg(json_build_array(
                    a.attnum, a.attname,
                    CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
@@ -67,12 +69,14 @@ SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint,
 -- name: read_trace
 -- Workshop.trace: changes whenever a row of the catalog about a protected relation or a masking view does, or one
 -- comes or goes; cheap enough to ask often.
-SELECT md5(string_agg(concat_ws(',', c.oid, c.xmin,
+SELECT md5(concat(string_agg(concat_ws(',', c.oid, c.xmin,
            (SELECT string_agg(a.xmin::text, '.' ORDER BY a.attnum) FROM pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0),
            (SELECT string_agg(r.xmin::text, '.' ORDER BY r.oid) FROM pg_rewrite r WHERE r.ev_class = c.oid),
            (SELECT string_agg(t.xmin::text, '.' ORDER BY t.oid) FROM pg_trigger t WHERE t.tgrelid = c.oid)),
-       '|' ORDER BY c.oid))
+       '|' ORDER BY c.oid),
+       (SELECT string_agg(concat_ws(',', oid, xmin), '|' ORDER BY oid) FROM pg_namespace
+         WHERE starts_with(nspname, 'lily_masked_'))))
   FROM pg_class c
  WHERE c.oid IN (SELECT relation FROM lily_protection.related() UNION SELECT relation FROM lily_protection.stripped)
     OR c.relnamespace IN (SELECT oid FROM pg_namespace WHERE starts_with(nspname, 'lily_masked_'))
@@ -95,7 +99,8 @@ SELECT r.oid::bigint, r.rolname, r.rolsuper, r.rolcanlogin,
 
 -- name: read_schemas
 -- Paths.prepare: the schemas of others, whose roles may use them, and the rights on their shadows.
-SELECT n.nspname, s.oid IS NOT NULL, lily_protection.rights(n.nspacl), lily_protection.rights(s.nspacl),
+SELECT n.nspname, coalesce(lily_protection.is_ours(s.nspname), false),
+       coalesce(NOT lily_protection.is_ours(s.nspname), false), lily_protection.rights(n.nspacl), lily_protection.rights(s.nspacl),
        (SELECT coalesce(array_agg(DISTINCT c.relowner::bigint), '{}') FROM pg_class c
          WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))
   FROM pg_namespace n LEFT JOIN pg_namespace s ON s.nspname = lily_protection.shadow(n.nspname)
