@@ -21,7 +21,7 @@ from lily.domain.policies import Policy, Rules
 BEFORE, NOW = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
 _EMPTY = b"""
 TRUNCATE assets, changes, edges, effective_tags, policies, roles, role_members, scraper_policies, sessions,
- subscriptions, notifications, notification_causes CASCADE
+ users, groups, group_roles, subscriptions, notifications, notification_causes CASCADE
 """
 _SCOPES = {
     None: None,

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
+from kit.databases import Databases
 from lily.apps.cli import app
 from lily.domain.errors import Unavailable
 from lily.settings import Settings
@@ -73,6 +74,32 @@ def test_plan_tells_who_loses_what_from_a_file_or_standard_input(lily: Lily, tmp
         assert effect["principals"] == [{"kind": "role", "name": "analyst"}]
         assert (effect["access_type"], effect["gains"], effect["loses"]) == ("READ", 0, 3)
         assert effect["lost_examples"] == ["asset0", "asset1", "asset2"]
+
+
+def test_explain_knows_the_roles_and_groups_the_directory_has_of_somebody(
+    lily: Lily, settings_without_log: Settings
+) -> None:
+    with psycopg.connect(settings_without_log.database.url.get_secret_value()) as connection:
+        connection.execute(
+            "INSERT INTO users (tenant_id, user_name, active, roles)"
+            " VALUES ('acme', 'bob', true, '{analyst}'), ('acme', 'carl', false, '{analyst}')"
+        )
+    told = json.loads(lily("explain", "asset0", "--user", "bob"))
+    assert (told["allowed"], told["reasons"], told["roles"]) == (True, [POLICY], ["analyst"])
+    told = json.loads(lily("explain", "asset0", "--user", "carl"))
+    assert (told["allowed"], told["reasons"]) == (False, ["they are deactivated"])
+
+
+def test_a_tenant_with_a_database_of_its_own_is_explained_and_planned_by_what_is_there(
+    lily: Lily, settings_without_log: Settings, databases: Databases
+) -> None:
+    home = databases.dedicate(settings_without_log.database.url.get_secret_value(), "acme")
+    with psycopg.connect(home) as connection:
+        connection.execute(INSERT_ASSET, ["elsewhere"])
+    told = json.loads(lily("explain", "elsewhere", "--user", "bob", "--role", "analyst"))
+    assert (told["asset_exists"], told["allowed"]) == (True, True)
+    [line] = lily("plan", "-", stdin=json.dumps({"remove": [POLICY]})).splitlines()
+    assert json.loads(line)["lost_examples"] == ["elsewhere"]
 
 
 def test_protection_rules_are_made_listed_and_removed(

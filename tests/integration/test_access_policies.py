@@ -247,6 +247,39 @@ def test_a_plan_tells_who_gains_and_loses_what_and_changes_nothing(api: Gateway)
     assert api.call("GET", ROLES).json()["roles"] == []
 
 
+def test_a_plan_tells_it_of_the_people_of_the_directory_their_groups_and_scrapers(api: Gateway) -> None:
+    api.stored(asset_id="plain")
+    api.stored(asset_id="hidden", user_tags=["pii"])
+    api.stored(asset_id="column", asset_type="column", user_tags=["pii"])
+    user = {"tenant_id": "acme", "user_id": str(uuid4()), "user_name": "bob", "roles": ["viewer", "analyst"]}
+    group = {"tenant_id": "acme", "group_id": str(uuid4()), "display_name": "staff"}
+    member = {"tenant_id": "acme", "group_id": group["group_id"], "user_id": user["user_id"]}
+    gone = {"tenant_id": "acme", "user_name": "carl", "roles": ["viewer"], "active": False}
+    for table, row in (("users", user), ("groups", group), ("group_members", member), ("users", gone)):
+        api.insert(table, row)
+
+    def told(**change: Any) -> dict[tuple[str, str, str], tuple[int, int]]:
+        answer = api.call("POST", "/lily/v1/access/plan", json=change)
+        assert answer.status_code == 200, answer.text
+        return {
+            (principal["kind"], principal["name"], each["access_type"]): (each["gains"], each["loses"])
+            for each in answer.json()["effects"]
+            for principal in each["principals"]
+        }
+
+    forbidding = {**READ_PII, "effect": "forbid"}
+    assert told(add=[forbidding]) == {("user", "bob", "READ"): (0, 2)}, "a viewer who is an analyst, too"
+    assert told(group_roles={"staff": ["editor"]}) == {
+        ("user", "bob", "WRITE"): (3, 0),
+        ("group", "staff", "READ"): (3, 0),
+        ("group", "staff", "WRITE"): (3, 0),
+    }
+    assert told(scraper_policies={"shop": {"allowed_columns": ["column"]}}) == {
+        ("scrapers", "shop", access_type): (1, 0) for access_type in ("READ", "WRITE", "DELETE")
+    }
+    assert api.call("GET", "/lily/v1/group-roles").json()["group_roles"] == {}
+
+
 def test_a_list_has_filters_and_pages(api: Gateway) -> None:
     for number in range(5):
         api.stored(asset_id=f"t{number}", data_source="snow", asset_owner="ada", user_tags=["gold"])

@@ -16,6 +16,7 @@ import pytest
 from rest_kit import Gateway, gateway, problem
 
 from kit.audit import entry
+from kit.databases import Databases
 from lily.domain.audit import AuditEntry
 from lily.domain.event_ids import members, new_batch_id
 from lily.repositories.postgres.audit_chains import AuditChains
@@ -131,6 +132,23 @@ def test_an_asset_s_audit_has_its_reads_its_writes_and_the_batches_it_was_in(api
         "/lily/v1/metadata/audit/asset-1", page_size=1, actor="ada", page_token=first["next_page_token"]
     )
     assert second["entries"][0]["reason"] == "3 created"
+
+
+def test_batches_that_wrote_an_asset_of_a_tenant_with_a_database_of_its_own_are_in_its_audit(
+    api: Audited, databases: Databases
+) -> None:
+    home = databases.dedicate(api.gateway.settings.database.url.get_secret_value(), api.tenant)
+    batch = new_batch_id(1, 3)
+    with psycopg.connect(home) as connection:
+        connection.execute(
+            "INSERT INTO changes"
+            " (lane, tenant_id, asset_id, event_id, event_time, outcome, version, fields, actor)"
+            " VALUES ('structural', %s, 'asset-1', %s, now(), 'created', 1, 3, 'ada')",
+            [api.tenant, next(members(batch))],
+        )
+    api.add(entry("", action="apply", event_id=batch, events=3, reason="3 created"))
+    page = api.get("/lily/v1/metadata/audit/asset-1", actor="ada")
+    assert [each["reason"] for each in page["entries"]] == ["3 created"]
 
 
 def test_another_tenant_s_audit_is_not_shown(api: Audited) -> None:

@@ -12,6 +12,7 @@ from lily.repositories.postgres.migrations import migrate_database
 from lily.repositories.postgres.roles import GatewayRole
 
 _TEMPLATE = "lily_template"
+_ADD_CELL = 'INSERT INTO cells (cell, "database", topic_prefix, lake_namespace) VALUES (%s, %s, %s, %s)'
 
 
 class Databases:
@@ -38,6 +39,15 @@ class Databases:
 
     def drop(self, url: str) -> None:
         self._execute("DROP DATABASE {} WITH (FORCE)", urlsplit(url).path.removeprefix("/"))
+
+    def dedicate(self, shared: str, tenant_id: str) -> str:
+        """The URL of a database of its own for a tenant, known as its cell in the one at `shared`."""
+        url, cell = self.create(), f"cell-{uuid4().hex[:8]}"
+        place = (cell, urlsplit(url).path.removeprefix("/"), f"{cell}.", cell)
+        with psycopg.connect(shared) as connection:
+            connection.execute(_ADD_CELL, place)
+            connection.execute("INSERT INTO tenants (tenant_id, cell) VALUES (%s, %s)", [tenant_id, cell])
+        return url
 
     def url_of(self, name: str) -> str:
         return urlunsplit(urlsplit(self._url)._replace(path=f"/{name}"))

@@ -10,6 +10,7 @@ from lily.access.calls import Call, forbidden
 from lily.access.decisions import Action, Decision, Resource
 from lily.access.notebooks import batch_resource
 from lily.access.principals import Principal
+from lily.access.protections import ProtectionGuard
 from lily.domain.assets import Traits
 from lily.domain.errors import Forbidden, NotFound
 from lily.repositories.postgres.assets import KnownAsset, PostgresAssets, StoredAsset
@@ -21,8 +22,9 @@ NOWHERE: Mapping[str, frozenset[str]] = {}
 class AssetGuard:
     """What a caller may not read does not exist for them: it is answered as if it were not there (ADR 11)."""
 
-    def __init__(self, assets: PostgresAssets) -> None:
+    def __init__(self, assets: PostgresAssets, protections: ProtectionGuard) -> None:
         self.assets = assets
+        self.protections = protections
 
     async def find(self, call: Call, asset_id: str) -> StoredAsset | None:
         """The asset, if there is one the caller may read."""
@@ -98,6 +100,7 @@ class AssetGuard:
         refused = await self._refusals(call, [(fields, KnownAsset(True, asset.traits))])
         if refused:
             raise next(iter(refused.values()))
+        await self.protections.require(call, asset.traits.asset_id, fields)
 
     async def refusals(
         self,
@@ -108,9 +111,14 @@ class AssetGuard:
         """The writes of a batch that are refused, by position; each (asset id, fields) is decided on its own.
 
         An asset that exists must be writable as it is and as it would be, and a write must not show it to
-        who could not read it: nobody tags themselves into access. `inside` adds what Lily itself knows to
-        contain an asset before that is effective.
+        who could not read it: nobody tags themselves into access. Only who may ends protection.
+        `inside` adds what Lily itself knows to contain an asset before that is effective.
         """
+        return await self.protections.refusals(call, batch) | await self._decided(call, batch, inside)
+
+    async def _decided(
+        self, call: Call, batch: Sequence[tuple[str, Fields]], inside: Mapping[str, frozenset[str]]
+    ) -> dict[int, Forbidden]:
         await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
         sees_alike = call.access.decide_for_all(_unscoped(call), Action.READ, call.circumstances)

@@ -21,6 +21,8 @@ class Principal:
     owner: str = ""
     owner_roles: frozenset[str] = frozenset()
     owner_groups: frozenset[str] = frozenset()
+    #: Which connector's run this is; no credential says so, only the scraper itself.
+    connector_id: str = ""
 
     @property
     def person(self) -> str:

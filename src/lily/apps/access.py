@@ -8,6 +8,7 @@ from grpc import GenericRpcHandler
 from lily.access.assets import AssetGuard
 from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
+from lily.access.people import People
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.asset_lists import AssetLists
 from lily.repositories.postgres.policies import PostgresPolicies, PostgresRoles, PostgresScraperPolicies
@@ -46,6 +47,6 @@ class AccessParts:
             PolicyRoutes(self._policies, self._guard, announcements, tokens).router(),
             RoleRoutes(PostgresRoles(database), announcements).router(),
             ScraperPolicyRoutes(PostgresScraperPolicies(database), announcements).router(),
-            DecisionRoutes(self._guard, lists).router(),
+            DecisionRoutes(self._guard, lists, People(database)).router(),
             AssetListing(lists, after, tokens).router(),
         ]

@@ -13,13 +13,13 @@ from fastapi import FastAPI
 from granian import Granian
 from granian.constants import Interfaces
 
-from lily.access.assets import AssetGuard
 from lily.access.audit import AuditTrail
 from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.deliveries import delivery_routers
 from lily.apps.enforcement import EnforcementParts
+from lily.apps.guards import guard_assets
 from lily.apps.identity import IdentityParts
 from lily.apps.incidents import incident_routers, open_incidents, webhook_routers
 from lily.apps.lineage import Reading, lineage_routers, lineage_services
@@ -40,7 +40,6 @@ from lily.log.ends import LogEnds
 from lily.log.producer import LogProducer
 from lily.repositories.keyrings import open_keyring
 from lily.repositories.postgres.asset_lists import AssetLists
-from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.audit import AuditLog
 from lily.repositories.postgres.health import PlatformHealth
 from lily.repositories.postgres.pool import Database, TenantDatabase
@@ -77,8 +76,7 @@ def build_app(settings: Settings) -> FastAPI:
     cells = OpenCells(settings, routes, tenants, database)
     # What is about assets lives in the cell of its tenant; all else is in the shared cell's database.
     homes = TenantDatabase(database, cells.database_of)
-    assets = PostgresAssets(homes)
-    guard = AssetGuard(assets)
+    guard = guard_assets(database, homes)
     writer = Writer(Recorder(log, cells), guard, wait_seconds)
     after = AfterEvent(cells, wait_seconds)
     trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
@@ -91,7 +89,7 @@ def build_app(settings: Settings) -> FastAPI:
     receivers = Receivers(connectors, identity.announcements)
     routers = [
         SystemRoutes(Health(PlatformHealth(database), LogEnds(settings.kafka))).router(),
-        AuditReads(AuditLog(database), PageTokens(secret)).router(),
+        AuditReads(AuditLog(database, homes), PageTokens(secret)).router(),
         *access.routers(after, PageTokens(secret)),
         *lineage_routers(
             database,

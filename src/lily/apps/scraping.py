@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from fastapi import APIRouter
 
-from lily.access.assets import AssetGuard
 from lily.access.audit import AuditTrail
 from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
+from lily.apps.guards import guard_assets
 from lily.domain.tenants import Limits
 from lily.ingest.recorder import Recorder
 from lily.ingest.rest.scraping import ScrapingRoutes
@@ -19,7 +19,6 @@ from lily.ingest.scraping.jobs import WaysIn
 from lily.ingest.scraping.orders import Orders
 from lily.log.producer import LogProducer
 from lily.repositories.postgres.announcements import Announcements
-from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.connectors import PostgresConnectors
 from lily.repositories.postgres.policies import PostgresPolicies
 from lily.repositories.postgres.pool import Database, TenantDatabase
@@ -51,6 +50,6 @@ async def open_ways_in(settings: Settings, database: Database) -> AsyncIterator[
         await stack.enter_async_context(routes.running())
         await stack.enter_async_context(cells.running())
         await stack.enter_async_context(announcements.running())
-        guard = AssetGuard(PostgresAssets(TenantDatabase(database, cells.database_of)))
+        guard = guard_assets(database, TenantDatabase(database, cells.database_of))
         access = Access(LiveBooks(announcements, PostgresPolicies(database)))
         yield WaysIn(Recorder(log, cells), guard, access, trail)

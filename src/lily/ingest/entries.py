@@ -15,6 +15,7 @@ from lily.ingest.assets import AssetBody, AssetPatch
 from lily.ingest.lineage import Classification, Relationship, draft_edge, draft_tags
 from lily.ingest.payloads import Decoder
 from lily.ingest.recorder import Waiting
+from lily.ingest.rest.lineage import require_flow
 from lily.ingest.rest.writing import Write, Writer, raise_first, raise_refusal
 
 _ASSET: Decoder[AssetBody] = Decoder(AssetBody)
@@ -54,6 +55,7 @@ class Entries:
         said: Fields = _EDGE.decode(to_json(relationship))
         ends = (said["from_asset_id"], said["to_asset_id"])
         raise_first(await self._writer.authorise(write, [(end, {}) for end in dict.fromkeys(ends)]))
+        await require_flow(self._writer, write, [said])
         await self._record(write, draft_edge(said, write.arrival))
 
     async def classify(self, call: Call, asset_id: str, tags: Sequence[str]) -> None:

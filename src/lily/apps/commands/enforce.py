@@ -92,23 +92,13 @@ async def _find(parts: EnforcementParts, tenant: str, connector: str) -> str:
 
 
 def _run(data_dir: Path, act: Callable[[EnforcementParts], Awaitable[T]]) -> T:
-    from lily.apps.enforcement import EnforcementParts  # slow to import
-    from lily.repositories.postgres.pool import Database, TenantDatabase
-    from lily.repositories.postgres.tenants import Tenants
+    from lily.apps.databases import open_databases  # slow to import
+    from lily.apps.enforcement import EnforcementParts
     from lily.settings import load_settings
-    from lily.tenancy.homes import Homes
 
     async def run() -> T:
         settings = load_settings(Installation.at(data_dir).data_dir)
-        database = Database(settings.database)
-        homes = Homes(settings, Tenants(database), database)
-        await database.open()
-        try:
-            async with homes.running():
-                return await act(
-                    EnforcementParts(settings, database, TenantDatabase(database, homes.database_of))
-                )
-        finally:
-            await database.close()
+        async with open_databases(settings) as opened:
+            return await act(EnforcementParts(settings, opened.shared, opened.homes))
 
     return asyncio.run(run())

@@ -16,7 +16,7 @@ from lily.apps.commands.options import DataDir, checked_tenant
 from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
-    from lily.repositories.postgres.pool import Database
+    from lily.apps.databases import OpenDatabases
 
 T = TypeVar("T")
 policy = typer.Typer(help="Policies: decisions explained, changes planned.", no_args_is_help=True)
@@ -44,8 +44,8 @@ def explain(
     who = Principal(checked_tenant(tenant), user, frozenset(role or ()), frozenset(group or ()))
     known = Circumstances(datetime.now(UTC), address, purpose)
 
-    async def act(database: Database) -> dict[str, Any]:
-        return await _explain(database, who, action, asset_id, known)
+    async def act(databases: OpenDatabases) -> dict[str, Any]:
+        return await _explain(databases, who, action, asset_id, known)
 
     print(json.dumps(_run(data_dir, act), indent=2))
 
@@ -61,30 +61,34 @@ def plan(
     """Print who would gain and lose what, one JSON object per line; nothing is changed."""
     text = sys.stdin.read() if str(file) == "-" else file.read_text()
 
-    async def act(database: Database) -> list[dict[str, Any]]:
-        return await _plan(database, checked_tenant(tenant), text)
+    async def act(databases: OpenDatabases) -> list[dict[str, Any]]:
+        return await _plan(databases, checked_tenant(tenant), text)
 
     for effect in _run(data_dir, act):
         print(json.dumps(effect))
 
 
-async def _explain(database: Database, who: Any, action: str, asset_id: str, known: Any) -> dict[str, Any]:
-    from lily.access.assets import AssetGuard
+async def _explain(
+    databases: OpenDatabases, told: Any, action: str, asset_id: str, known: Any
+) -> dict[str, Any]:
     from lily.access.books import Book
     from lily.access.decisions import Action, Resource
     from lily.access.explanations import explain as explained
-    from lily.repositories.postgres.assets import PostgresAssets
+    from lily.access.people import People
+    from lily.apps.guards import guard_assets
     from lily.repositories.postgres.policies import PostgresPolicies
     from lily.serving.rest.decisions import explanation_document
 
-    book = Book(await PostgresPolicies(database).load_rules(who.tenant_id))
-    found = await AssetGuard(PostgresAssets(database)).known_resources(who.tenant_id, [asset_id])
+    book = Book(await PostgresPolicies(databases.shared).load_rules(told.tenant_id))
+    who, active = await People(databases.shared).complete(told)
+    found = await guard_assets(*databases).known_resources(who.tenant_id, [asset_id])
     resource = found.get(asset_id, Resource(who.tenant_id, id=asset_id))
-    document = explanation_document(explained(book, who, Action(action), resource, known))
-    return {"asset_exists": asset_id in found} | document
+    explanation = explained(book, who, Action(action), resource, known)
+    return {"asset_exists": asset_id in found} | explanation_document(explanation, who, active)
 
 
-async def _plan(database: Database, tenant: str, text: str) -> list[dict[str, Any]]:
+async def _plan(databases: OpenDatabases, tenant: str, text: str) -> list[dict[str, Any]]:
+    from lily.access.people import People
     from lily.access.plans import plan as planned
     from lily.repositories.postgres.asset_lists import AssetLists
     from lily.repositories.postgres.policies import PostgresPolicies
@@ -92,21 +96,18 @@ async def _plan(database: Database, tenant: str, text: str) -> list[dict[str, An
     from lily.serving.rest.decisions import PlanBody, effect_document
 
     change = parse_model(PlanBody, text.encode()).change()
-    rules = await PostgresPolicies(database).load_rules(tenant)
-    effects = await planned(tenant, rules, change, AssetLists(database))
+    rules = await PostgresPolicies(databases.shared).load_rules(tenant)
+    known = await People(databases.shared).known(tenant)
+    effects = await planned(tenant, rules, change, AssetLists(databases.homes), known)
     return [effect_document(effect) for effect in effects]
 
 
-def _run(data_dir: Path, act: Callable[[Database], Awaitable[T]]) -> T:
-    from lily.repositories.postgres.pool import Database
+def _run(data_dir: Path, act: Callable[[OpenDatabases], Awaitable[T]]) -> T:
+    from lily.apps.databases import open_databases
     from lily.settings import load_settings
 
     async def run() -> T:
-        database = Database(load_settings(Installation.at(data_dir).data_dir).database)
-        await database.open()
-        try:
-            return await act(database)
-        finally:
-            await database.close()
+        async with open_databases(load_settings(Installation.at(data_dir).data_dir)) as opened:
+            return await act(opened)
 
     return asyncio.run(run())

@@ -102,6 +102,7 @@ class AssetWrites:
         receipt = await self._writer.recorder.earlier(write.keyed)
         if receipt is None:
             current = await self._writer.current(write, asset_id, action)
+            await self._writer.guard.protections.require(call, asset_id, {"is_deleted": True})
             expected = expected_version(request, current)
             if purge:
                 draft = draft_purge(asset_id, current.asset_type, write.arrival, expected)

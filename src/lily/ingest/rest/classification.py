@@ -75,6 +75,7 @@ class ClassificationWrites:
         tags = sorted(current.traits.user_tags - {tag})
         raise_first(await self._writer.authorise(write, [(asset_id, {"tags": tags})]))
         await self._writer.require_sight(write, [asset_id])
+        await self._writer.guard.protections.require_tags(call, asset_id, [tag])
         said = {"asset_id": asset_id, "tags": [tag], "source": source}
         draft = draft_tags(said, write.arrival, holds=False)
         return answer(await record(self._writer, write, [draft]), _told(asset_id, [tag]))
@@ -95,6 +96,8 @@ class ClassificationWrites:
         await self._writer.current(write, check_id(asset_id))
         raise_first(await self._writer.authorise(write, [(asset_id, {})]))
         await self._writer.require_sight(write, [asset_id])
+        if holds:
+            await self._writer.guard.protections.require_tags(call, asset_id, tags)
         draft = draft_opt_out(asset_id, tags, write.arrival, holds=holds)
         return answer(await record(self._writer, write, [draft]), _told(asset_id, tags))
 
@@ -111,6 +114,7 @@ class ClassificationWrites:
         self, request: Request, call: Call, tag: str, definition: dict[str, Any] | None, body: bytes
     ) -> Response:
         await call.require(Action.WRITE, Resource(call.tenant_id, "tag", check_id(tag)))
+        await self._writer.guard.protections.require_tags(call, "", [tag])
         write = self._writer.begin(request, call, body)
         draft = draft_definition(tag, definition, write.arrival)
         return answer(await record(self._writer, write, [draft]), {"tag": tag})

@@ -84,6 +84,7 @@ class EntityWrites:
         write = self._writer.begin(request, call)
         current = await self._writer.current(write, metadata_id, Action.DELETE)
         fields = {"asset_id": metadata_id, "is_deleted": True}
+        await self._writer.guard.protections.require(call, metadata_id, fields)
         return await self._record(write, draft_assertion(fields, write.arrival, current.asset_type))
 
     async def _record(self, write: Write, draft: Draft) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -12,6 +13,7 @@ from lily.access.calls import Call, Writing
 from lily.access.requests import check_id, read_body
 from lily.domain.errors import NotFound
 from lily.domain.lineage import EVERYBODY, RelationshipType
+from lily.domain.tags import EVERY_TAG
 from lily.ingest.assertions import Draft
 from lily.ingest.lineage import (
     Relationship,
@@ -97,8 +99,7 @@ class LineageWrites:
         drafts = [draft_edge(relationship, write.arrival) for relationship in relationships]
         ends = {r[name]: None for r in relationships for name in ("from_asset_id", "to_asset_id")}
         raise_first(await self._writer.authorise(write, [(check_id(end), {}) for end in ends]))
-        stopping = [r["to_asset_id"] for r in relationships if r.get("blocked_tags") or r.get("is_masking")]
-        await self._writer.require_sight(write, stopping)
+        await require_flow(self._writer, write, relationships)
         if not drafts:  # a run that reports nothing changes nothing
             return JSONResponse({"accepted": 0}, 200)
         content: Fields = {"accepted": len(drafts)} | ({"relationships": relationships} if show else {})
@@ -125,6 +126,10 @@ class LineageWrites:
         ends = {end: None for edge in edges for end in (edge.from_id, edge.to_id)}
         raise_first(await self._writer.authorise(write, [(end, {}) for end in ends]))
         await self._writer.require_sight(write, [edge.to_id for edge in edges])
+        protections = self._writer.guard.protections
+        await protections.require_edges(call, {edge.key: [EVERY_TAG] for edge in edges})
+        contained = [edge.to_id for edge in edges if edge.relationship_type == RelationshipType.CONTAINS]
+        await protections.require_contained(call, contained)
         drafts = [draft_edge_retraction(_named(edge, source), write.arrival) for edge in edges]
         return answer(await record(self._writer, write, drafts), {"retracted": len(edges)})
 
@@ -135,6 +140,25 @@ class LineageWrites:
             return [edge for edge in below if edge.to_id == to_asset_id]
         above = await self._lineage.step(tenant_id, Hop([asset_id], upstream=True))
         return list({edge.key: edge for edge in (*below, *above)}.values())
+
+
+async def require_flow(writer: Writer, write: Write, relationships: Sequence[Fields]) -> None:
+    """Return when the caller may stop tags on those of these edges that do."""
+    stopped = {_key(each): stopping for each in relationships if (stopping := _stopped_tags(each))}
+    await writer.require_sight(write, [to_id for _, to_id, _ in stopped])
+    await writer.guard.protections.require_edges(write.call, stopped)
+
+
+def _stopped_tags(relationship: Fields) -> list[str]:
+    """The tags an edge may not let through: masking and an indirect way may stop all of them."""
+    transformation = relationship.get("transformation") or {}
+    if transformation.get("masking") or transformation.get("type") == "INDIRECT":
+        return [EVERY_TAG]
+    return list(relationship.get("blocked_tags") or ())
+
+
+def _key(relationship: Fields) -> tuple[str, str, str]:
+    return relationship["from_asset_id"], relationship["to_asset_id"], relationship["relationship_type"]
 
 
 async def record(writer: Writer, write: Write, drafts: list[Draft]) -> Receipt:

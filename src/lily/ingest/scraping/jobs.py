@@ -115,6 +115,7 @@ class JobRunner:
             f"connector:{connector.name}",
             frozenset({SCRAPER}),
             frozenset({_group(connector)}),
+            connector_id=connector.connector_id,
         )
         notebook = Notebook(self._ways_in.trail, principal, Origin("", ""))
         preference = Preference(respond_async=False, wait_seconds=None)

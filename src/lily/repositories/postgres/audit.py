@@ -67,10 +67,14 @@ class AuditFilter:
 
 
 class AuditLog:
-    """The entries of every tenant; each question names the tenant it is asked for."""
+    """The entries of every tenant; each question names the tenant it is asked for.
 
-    def __init__(self, database: Database) -> None:
+    The audit of all cells is in the shared cell's database; what was written, in the tenant's own (`homes`).
+    """
+
+    def __init__(self, database: Database, homes: Database) -> None:
         self._database = database
+        self._homes = homes
 
     async def newest(
         self, tenant_id: str, wanted: AuditFilter, before: int | None, limit: int
@@ -83,7 +87,10 @@ class AuditLog:
     ) -> list[RecordedEntry]:
         """The same for what concerns one asset, batches it was written in included."""
         wanted = replace(wanted, resource_id=asset_id)
-        return await self._fetch(_OF_ASSET, wanted.parameters(tenant_id, before or _END, limit))
+        asked = {"tenant_id": tenant_id, "asset_id": asset_id}
+        batches = [row[0] for row in await self._homes.fetch(_SQL["list_batches_of"], asked)]
+        parameters = wanted.parameters(tenant_id, before or _END, limit) | {"batches": batches}
+        return await self._fetch(_OF_ASSET, parameters)
 
     async def all(self, tenant_id: str, wanted: AuditFilter) -> AsyncIterator[list[RecordedEntry]]:
         """Every entry, oldest first, in pages; what is added meanwhile is seen too."""

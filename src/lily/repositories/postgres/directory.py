@@ -115,6 +115,11 @@ class Directory:
         values = {"tenant_id": tenant_id, "id": group_id, "version": version}
         return await self._write(_QUERIES["delete_group"], values, "") is not None
 
+    async def people(self, tenant_id: str) -> list[tuple[str, list[str], list[str]]]:
+        """The name of everybody who is active, the roles that are their own, and their groups."""
+        rows = await self._database.fetch(_QUERIES["list_people"], {"tenant_id": tenant_id})
+        return [(name, list(roles), list(groups)) for name, roles, groups in rows]
+
     async def group_roles(self, tenant_id: str) -> dict[str, list[str]]:
         """The roles of every group that has any."""
         rows = await self._database.fetch(_QUERIES["list_group_roles"], {"tenant_id": tenant_id})

@@ -14,6 +14,7 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Calling
 from lily.access.decisions import ASSET, Action, Decision, Resource
 from lily.access.explanations import Explanation, explain
+from lily.access.people import People
 from lily.access.plans import Change, Effect, plan
 from lily.access.principals import Principal
 from lily.access.questions import MAX_QUESTIONS, Question, answer_questions
@@ -23,8 +24,16 @@ from lily.repositories.postgres.asset_lists import AssetLists
 from lily.serving.rest.access_control import ReadingPolicies
 from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
-from lily.serving.rest.policy_documents import AssetName, Name, PolicyBody, RoleBody, policy_document
+from lily.serving.rest.policy_documents import (
+    AssetName,
+    Name,
+    PolicyBody,
+    RoleBody,
+    ScraperPolicyBody,
+    policy_document,
+)
 
+DEACTIVATED = Decision(False, ("they are deactivated",))
 Actions = Literal["READ", "WRITE", "DELETE", "PURGE", "ADMINISTER", "AUDIT"]
 
 
@@ -91,6 +100,10 @@ class PlanBody(Body):
     replace: list[ReplacementBody] = Field(default_factory=list, max_length=100)
     remove: list[str] = Field(default_factory=list, max_length=1000)
     roles: dict[str, RoleBody | None] = Field(default_factory=dict)
+    scraper_policies: dict[str, ScraperPolicyBody | None] = Field(default_factory=dict)
+    group_roles: dict[str, list[Name]] = Field(
+        default_factory=dict, description="The roles a group gives its members, instead of those it does."
+    )
 
     def change(self) -> Change:
         return Change(
@@ -100,6 +113,11 @@ class PlanBody(Body):
             ),
             removed=frozenset(self.remove),
             roles={name: body.role(name) if body else None for name, body in self.roles.items()},
+            scraper_policies={
+                group: body.scraper_policy(group) if body else None
+                for group, body in self.scraper_policies.items()
+            },
+            group_roles={group: frozenset(roles) for group, roles in self.group_roles.items()},
         )
 
 
@@ -107,6 +125,7 @@ class PlanBody(Body):
 class DecisionRoutes:
     guard: AssetGuard
     lists: AssetLists
+    people: People
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/lily/v1/access", tags=["access"])
@@ -136,30 +155,36 @@ class DecisionRoutes:
         """Which policies decide, and which match and do not."""
         body = await read_model(request, ExplainBody)
         resource = await self.guard.resource(call, body.asset_id)
+        who, active = await self.people.complete(body.principal.principal(call.tenant_id))
         await call.access.refresh(call.tenant_id)
         explanation = explain(
             call.access.book(call.tenant_id),
-            body.principal.principal(call.tenant_id),
+            who,
             Action(body.action),
             resource,
             body.circumstances.circumstances(call.circumstances),
         )
-        return answer(explanation_document(explanation))
+        return answer(explanation_document(explanation, who, active))
 
     async def plan(self, request: Request, call: ReadingPolicies) -> Response:
         """Who would gain and lose what, if the rules were changed so and all conditions held."""
         body = await read_model(request, PlanBody)
         await call.access.refresh(call.tenant_id)
         rules = call.access.book(call.tenant_id).rules
-        effects = await plan(call.tenant_id, rules, body.change(), self.lists)
+        known = await self.people.known(call.tenant_id)
+        effects = await plan(call.tenant_id, rules, body.change(), self.lists, known)
         return answer({"effects": [effect_document(effect) for effect in effects]})
 
 
-def explanation_document(explanation: Explanation) -> dict[str, Any]:
+def explanation_document(explanation: Explanation, who: Principal, active: bool | None) -> dict[str, Any]:
+    """`active` is None for somebody the directory does not know."""
+    decision = DEACTIVATED if active is False else explanation.decision
     return {
-        "allowed": explanation.decision.allowed,
-        "reasons": list(explanation.decision.reasons),
+        "allowed": decision.allowed,
+        "reasons": list(decision.reasons),
+        "active": active,
         "roles": sorted(explanation.roles),
+        "groups": sorted(who.groups),
         "policies": [
             policy_document(match.policy) | {"applies": match.applies, "decided": match.decided}
             for match in explanation.matches
@@ -169,7 +194,7 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
 
 def effect_document(effect: Effect) -> dict[str, Any]:
     return {
-        "principals": [{"kind": each.kind.value, "name": each.name} for each in effect.principals],
+        "principals": [{"kind": str(each.kind), "name": each.name} for each in effect.principals],
         "access_type": effect.access_type.value,
         "gains": effect.difference.gained,
         "loses": effect.difference.lost,

@@ -76,9 +76,14 @@ SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, 
    AND {wanted}
  ORDER BY a.seq LIMIT %(limit)s
 
+-- name: list_batches_of
+-- Called by GET /lily/v1/metadata/audit/…, in the database of the tenant's cell: the batches that wrote an asset.
+SELECT DISTINCT batch_of(event_id) FROM changes
+ WHERE asset_id = %(asset_id)s AND tenant_id = %(tenant_id)s
+
 -- name: list_of_asset
 -- Called by GET /lily/v1/metadata/audit/…: a page of what concerns one asset, newest first. A batch names no asset:
--- the asset's changes tell which batches wrote it.
+-- list_batches_of tells which ones wrote it.
 {entries}
  WHERE a.tenant_id = %(tenant_id)s AND a.seq < %(place)s
    AND a.seq IN (
@@ -87,8 +92,7 @@ SELECT a.seq, a.at, a.actor, a.acting_as, a.address, a.action, a.resource_kind, 
           AND resource_kind = 'asset'
         UNION ALL
        SELECT member.seq
-         FROM (SELECT DISTINCT batch_of(event_id) AS id FROM changes
-                WHERE asset_id = %(resource_id)s AND tenant_id = %(tenant_id)s) AS batch
+         FROM unnest(%(batches)s::uuid[]) AS batch (id)
          JOIN audit AS member ON member.tenant_id = %(tenant_id)s AND member.event_id = batch.id)
    AND {wanted}
  ORDER BY a.seq DESC LIMIT %(limit)s

@@ -104,6 +104,14 @@ SELECT group_id::text FROM changed
 DELETE FROM groups
  WHERE tenant_id = %(tenant_id)s AND group_id = %(id)s AND version = %(version)s RETURNING group_id::text
 
+-- name: list_people
+-- Directory.people
+SELECT u.user_name, u.roles,
+       ARRAY(SELECT g.display_name FROM group_members AS m
+               JOIN groups AS g ON g.tenant_id = m.tenant_id AND g.group_id = m.group_id
+              WHERE m.tenant_id = u.tenant_id AND m.user_id = u.user_id)
+  FROM users AS u WHERE u.tenant_id = %(tenant_id)s AND u.active ORDER BY u.user_name
+
 -- name: list_group_roles
 -- Directory.group_roles
 SELECT group_name, array_agg(role ORDER BY role) FROM group_roles

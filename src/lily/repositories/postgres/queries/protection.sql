@@ -58,3 +58,27 @@ SELECT a.asset_id, coalesce(a.data_source, ''), coalesce(a.external_id, ''), a.a
    AND a.asset_name IS NOT NULL AND NOT coalesce(a.is_deleted, false)
  ORDER BY a.asset_id
  LIMIT %(most)s
+
+-- name: protected_assets
+-- PostgresProtectedAssets.find: where each asset is, which of the tags it has, and who asserts them on it. Only for
+-- an asset somebody has spoken about with such a tag is it found out who still does.
+SELECT a.asset_id, coalesce(a.asset_type, ''), coalesce(a.data_source, ''), coalesce(a.external_id, ''),
+       coalesce(a.metadata ->> 'connector_id', ''), coalesce(a.metadata ->> 'data_type', ''),
+       coalesce(a.is_deleted, false),
+       ARRAY(SELECT t.tag FROM effective_tags AS t
+              WHERE t.tenant_id = a.tenant_id AND t.asset_id = a.asset_id AND t.tag = ANY(%(tags)s::text[])),
+       CASE WHEN a.user_tags && %(tags)s::text[] OR a.source_tags && %(tags)s::text[] OR EXISTS (
+                 SELECT FROM tag_assertions AS s WHERE s.tenant_id = a.tenant_id AND s.asset_id = a.asset_id
+                    AND s.tag = ANY(%(tags)s::text[]))
+            THEN ARRAY(SELECT ARRAY[s.tag, s.source] FROM asserted_on(a.tenant_id, a.asset_id) AS s
+                        WHERE s.tag = ANY(%(tags)s::text[]))
+            ELSE '{}'::text[] END
+  FROM assets AS a
+ WHERE a.tenant_id = %(tenant_id)s AND a.asset_id = ANY(%(asset_ids)s::text[])
+
+-- name: carrying_edges
+-- PostgresProtectedAssets.carrying: the edges some of the tags rest on where they lead to.
+SELECT e.from_id, e.to_id, e.relationship_type, t.tag
+  FROM unnest(%(from_ids)s::text[], %(to_ids)s::text[], %(types)s::text[]) AS e (from_id, to_id, relationship_type)
+  JOIN effective_tags AS t ON t.tenant_id = %(tenant_id)s AND t.asset_id = e.to_id AND t.tag = ANY(%(tags)s::text[])
+   AND t.via_from = e.from_id AND t.via_type = e.relationship_type
