@@ -12,6 +12,7 @@ from test_enforcement_routes import enforcing, register, rule, state, tag
 from kit.enforced import Warehouse
 from kit.eventually import eventually
 from kit.told import tell, told
+from lily.apps.enforcement import ENFORCER, EnforcementParts
 from lily.domain.changes import ChangeKind
 from lily.settings import Settings
 
@@ -48,3 +49,23 @@ def test_a_tag_told_by_the_log_masks_and_its_end_shows_again(api: Gateway, wareh
             tag(api, place, "PII")
             tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme", event_id=str(uuid4())))
             eventually(lambda: ana.execute(value).fetchone() == (None,), 20)
+
+
+def test_a_new_table_has_its_database_scraped_at_once(
+    api: Gateway, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is made of protected columns gets its tags by lineage, and lineage by a job."""
+    monkeypatch.setattr("lily.targets.enforcement.scrapes.SCRAPE_SECONDS", 0.0)
+    connector_id = register(api, warehouse)
+
+    def ordered() -> list[str]:
+        jobs = api.call("GET", f"/lily/v1/connectors/acme/{connector_id}/jobs").json()["jobs"]
+        return [each["job_id"] for each in jobs if each["requested_by"] == ENFORCER]
+
+    with enforcing(api.settings, EnforcementParts):
+        eventually(lambda: len(ordered()) == 1, 40)
+        api.execute("UPDATE scraping_jobs SET state = 'succeeded'")
+        warehouse.run("GRANT SELECT ON customers TO {bob}")
+        warehouse.run("SET ROLE {owner}; CREATE VIEW public.fresh AS SELECT email FROM public.customers")
+        warehouse.run("RESET ROLE")
+        eventually(lambda: len(ordered()) == 2, 10)

@@ -23,7 +23,7 @@ from kit.enforced import Warehouse
 from kit.eventually import eventually
 from lily.apps.cli import app
 from lily.apps.enforcement import EnforcementParts
-from lily.domain.errors import LilyError
+from lily.domain.errors import LilyError, Unavailable
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.pool import Database
 from lily.settings import Settings
@@ -46,8 +46,15 @@ def warehouse(running: Gateway) -> Iterator[Warehouse]:
     made.close()
 
 
+class WithoutLog(EnforcementParts):
+    """Orders no jobs: there is no log to put them on."""
+
+    async def order_scrape(self, tenant_id: str, connector_id: str) -> str:
+        raise Unavailable(f"there is no log for a job of {tenant_id} {connector_id}")
+
+
 @contextmanager
-def enforcing(settings: Settings) -> Iterator[None]:
+def enforcing(settings: Settings, parts: type[EnforcementParts] = WithoutLog) -> Iterator[None]:
     """The enforcer, as the dispatcher runs it."""
     loop = asyncio.new_event_loop()
 
@@ -57,7 +64,7 @@ def enforcing(settings: Settings) -> Iterator[None]:
         await database.open()
         try:
             async with announcements.running():
-                await EnforcementParts(settings, database, database).enforcer(announcements).run()
+                await parts(settings, database, database).enforcer(announcements).run()
         finally:
             await database.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -17,17 +17,20 @@ from lily.domain.errors import LilyError
 from lily.log.changes import ChangeFeed, ChangeRecord
 from lily.repositories.postgres.announcements import Announcement, Announcements
 from lily.repositories.postgres.connectors import ANNOUNCED, PostgresConnectors
-from lily.repositories.postgres.enforcement import ASKED, EnforcementLedger
+from lily.repositories.postgres.enforcement import ASKED, EnforcementLedger, TargetState
 from lily.repositories.postgres.protection_rules import PROTECTION
 from lily.repositories.postgres.salts import ProtectionSalts
+from lily.targets.enforcement.scrapes import OrderScrape
 from lily.targets.enforcement.targets import TYPE, Reaches, Target, access_of, is_enforced
 from lily.targets.enforcement.wanted import Wishes
-from lily.targets.enforcement.workers import Worker
+from lily.targets.enforcement.workers import Worker, WorkerParts
 
 #: Any number that every enforcer uses and nothing else does.
 _LOCK = 0x4C494C5945
 _LOOK_SECONDS = 2.0
 _POLL_SECONDS = 5.0
+#: After so long it is tried again to look after a connector for which it failed.
+_AGAIN_SECONDS = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -42,6 +45,7 @@ class EnforcerParts:
     #: The changes from now on.
     open_feed: Callable[[], ChangeFeed]
     reach: Reaches
+    order_scrape: OrderScrape
 
 
 class Enforcer:
@@ -142,7 +146,10 @@ class Enforcer:
             for each in await self._parts.connectors.everywhere([TYPE])
         }
         for key, connector in found.items():
-            await self._look_after(key, connector)
+            try:
+                await self._look_after(key, connector)
+            except Exception as error:  # such as a secret nobody can read: one tenant's trouble is no other's
+                await self._tell_trouble(key, error)
         await self._end([key for key in self._workers if key not in found])
 
     async def _look_after(self, key: tuple[str, str], connector: Connector) -> None:
@@ -152,25 +159,31 @@ class Enforcer:
         secrets = await self._parts.connectors.secrets_of(connector)
         access = access_of(connector, secrets, await self._parts.salts.of(connector.tenant_id))
         running = self._workers.get(key)
-        if running and running[0].access == access and is_enforced(connector):
+        if running and running[0].access == access:
             return
         await self._end([key] if running else [])
-        worker = Worker(
-            access, lambda: Target(access, self._parts.reach), self._parts.wishes, self._parts.ledger
+        parts = WorkerParts(
+            lambda: Target(access, self._parts.reach),
+            self._parts.wishes,
+            self._parts.ledger,
+            self._parts.order_scrape,
         )
+        worker = Worker(access, parts)
         if is_enforced(connector):
             self._workers[key] = worker, asyncio.create_task(worker.run())
-        elif await self._parts.ledger.targets(*key):
-            await self._release(worker)
+        elif [each for each in await self._parts.ledger.targets(*key) if each.state != "released"]:
+            self._workers[key] = worker, asyncio.create_task(worker.run_release())
 
-    async def _release(self, worker: Worker) -> None:
-        [state] = await self._parts.ledger.targets(*worker.access.key)
-        if state.state == "released":
-            return
-        try:
-            await worker.release()
-        except (psycopg.Error, LilyError, OSError) as error:
-            _log.warning("not_released", connector_id=worker.access.connector_id, error=str(error).strip())
+    async def _tell_trouble(self, key: tuple[str, str], error: Exception) -> None:
+        """What runs for this connector goes on with what it knows."""
+        tenant_id, connector_id = key
+        text = f"{type(error).__name__}: {error}".strip()
+        _log.warning("connector_not_enforced", connector_id=connector_id, error=text)
+        if key not in self._workers:
+            with suppress(LilyError, psycopg.Error):
+                state = TargetState(connector_id, "unreachable", {"error": text[:500]})
+                await self._parts.ledger.tell(tenant_id, state)
+        asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._stale.set)
 
     async def _end(self, keys: list[tuple[str, str]]) -> None:
         ended = [self._workers.pop(key)[1] for key in keys if key in self._workers]

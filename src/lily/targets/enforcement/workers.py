@@ -16,6 +16,7 @@ from lily.domain.masks import mask_document
 from lily.domain.protection import Effect, Protection
 from lily.repositories.postgres.enforcement import Become, EnforcementLedger, Spoken, TargetState
 from lily.targets.enforcement.planner import Work
+from lily.targets.enforcement.scrapes import OrderScrape, ScrapeOrders
 from lily.targets.enforcement.targets import Access, Target
 from lily.targets.enforcement.wanted import Wanted, Wishes, relations_of
 from lily.targets.enforcement.workshop import EVERYTHING, Outcome, Scope
@@ -25,6 +26,8 @@ CHECK_SECONDS = 30.0
 CHECK = "check"
 _RETRY_SECONDS = 1.0
 _LONGEST_PAUSE = 30.0
+#: Anybody can make the database tell of changes, as often as they like: it is looked at no oftener than this.
+_DISTURBED_SECONDS = 1.0
 
 _log = structlog.get_logger(__name__)
 
@@ -55,16 +58,25 @@ class Inbox:
         return bool(self.assets or self.relations or self.everything or self.is_disturbed)
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerParts:
+    """What all workers work with, and what leads to the database of one."""
+
+    open_target: Callable[[], Target]
+    wishes: Wishes
+    ledger: EnforcementLedger
+    order_scrape: OrderScrape
+
+
 class Worker:
     """Works on one database, one thing after the other, until it is cancelled."""
 
-    def __init__(
-        self, access: Access, open_target: Callable[[], Target], wishes: Wishes, ledger: EnforcementLedger
-    ) -> None:
+    def __init__(self, access: Access, parts: WorkerParts) -> None:
         self.access = access
-        self._open_target = open_target
-        self._wishes = wishes
-        self._ledger = ledger
+        self._open_target = parts.open_target
+        self._wishes = parts.wishes
+        self._ledger = parts.ledger
+        self._scrapes = ScrapeOrders(access, parts.order_scrape)
         self._inbox = Inbox(everything="start")
         self._wanted = Wanted()
         self._woken = asyncio.Event()
@@ -74,6 +86,8 @@ class Worker:
         #: What a look at everything found in order: the database's trace, and what was wanted.
         self._checked: tuple[str, dict[str, tuple[Protection, ...]]] = ("", {})
         self._unfinished: tuple[tuple[Spoken, ...], str] = ((), "")
+        #: When a disturbance was looked at last.
+        self._disturbed_at = 0.0
 
     def tell_assets(self, assets: Iterable[str]) -> None:
         self._inbox.assets.update(assets)
@@ -84,8 +98,14 @@ class Worker:
         self._woken.set()
 
     def tell_disturbed(self) -> None:
+        if self._inbox.is_disturbed:
+            return
         self._inbox.is_disturbed = True
-        self._woken.set()
+        early = self._disturbed_at + _DISTURBED_SECONDS - time.monotonic()
+        if early <= 0:
+            self._woken.set()
+        else:
+            asyncio.get_running_loop().call_later(early, self._woken.set)
 
     async def run(self) -> None:
         pause = _RETRY_SECONDS
@@ -102,16 +122,31 @@ class Worker:
             pause = _RETRY_SECONDS if lasted > _LONGEST_PAUSE else min(pause * 2, _LONGEST_PAUSE)
             await asyncio.sleep(pause)
 
-    async def release(self) -> None:
-        """Leave the database as if Lily had never been there."""
+    async def run_release(self) -> None:
+        """Leave the database as if Lily had never been there, however often that must be tried."""
+        while True:
+            try:
+                if await self.release():
+                    return
+            except Exception as error:  # as above
+                _log.warning("not_released", connector_id=self.access.connector_id, error=str(error).strip())
+                with suppress(LilyError, psycopg.Error):
+                    await self._tell("unreachable", {"error": f"not released: {error}".strip()[:500]})
+            await asyncio.sleep(CHECK_SECONDS)
+
+    async def release(self) -> bool:
+        """Whether nothing of Lily is left in the database; what somebody is in the way of stays protected."""
         target = await asyncio.to_thread(self._open_target)
         try:
             outcome = await asyncio.to_thread(target.workshop.release)
-            if not outcome.waiting and not outcome.failed:
+            is_free = not outcome.waiting and not outcome.failed
+            if is_free:
                 await asyncio.to_thread(target.drop)
         finally:
             target.close()
-        await self._tell("released", {"failed": outcome.failed, "waiting": outcome.waiting})
+        detail: dict[str, object] = {"troubles": _troubles(outcome)}
+        await self._tell("released" if is_free else "incomplete", {} if is_free else detail)
+        return is_free
 
     async def _work_until_lost(self) -> None:
         target = await asyncio.to_thread(self._open_target)
@@ -120,10 +155,12 @@ class Worker:
             loop.add_reader(target.ears.fileno(), self._listen, target)
             while True:
                 await self._step(target)
+                await self._scrapes.look(target)
                 await self._wait()
         finally:
             loop.remove_reader(target.ears.fileno())
             target.close()
+            await self._scrapes.close()
 
     def _listen(self, target: Target) -> None:
         try:
@@ -147,6 +184,10 @@ class Worker:
         told = self._inbox.take()
         if not told:
             return
+        if told.is_disturbed or told.everything:
+            self._scrapes.tell_disturbed()
+        if told.is_disturbed:
+            self._disturbed_at = time.monotonic()
         try:
             requests = await self._ledger.asked(*self.access.key) if told.everything else []
             outcome = await self._do(target, told)
@@ -217,7 +258,7 @@ class Worker:
         return plan_id
 
     async def _tell_state(self, target: Target, outcome: Outcome) -> None:
-        self._troubles = outcome.failed | dict.fromkeys(outcome.waiting, "waits for an open transaction")
+        self._troubles = _troubles(outcome)
         excepted = await asyncio.to_thread(target.workshop.excepted)
         detail = {
             "problems": self._problems,
@@ -266,6 +307,10 @@ def _become(work: Work, outcome: Outcome) -> Become:
     state = "waiting" if label in outcome.waiting else "live"
     columns = shield_document(work)
     return Become(label, state, columns or ({"": []} if state == "waiting" else {}))
+
+
+def _troubles(outcome: Outcome) -> dict[str, str]:
+    return outcome.failed | dict.fromkeys(outcome.waiting, "waits for an open transaction")
 
 
 def _outcome_document(outcome: Outcome) -> dict[str, object]:

@@ -48,6 +48,7 @@ SELECT set_config(name, '0', false) FROM pg_settings
 -- Lily (`rights`), as Lily left them (`enforced`), the protected columns by number, and the view's fingerprint.
 -- `stripped`: rights granted by others that the guard took away, until the enforcer has seen them.
 -- `paths`: search paths before (`had`) and as Lily set them; role 0 is the database's own.
+-- `shapes`: what tables, columns and views looked like when the database was ordered to be scraped.
 -- `transactions`: the enforcer's own transaction while it runs, for the guard.
 CREATE TABLE IF NOT EXISTS lily_protection.originals (
     relation      oid   PRIMARY KEY,
@@ -63,6 +64,7 @@ CREATE TABLE IF NOT EXISTS lily_protection.paths (role oid PRIMARY KEY, had text
 CREATE TABLE IF NOT EXISTS lily_protection.salts (id integer PRIMARY KEY CHECK (id = 1), salt text NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.transactions (id xid8 PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS lily_protection.known (relation oid PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lily_protection.shapes (id integer PRIMARY KEY CHECK (id = 1), shape text NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.options (id integer PRIMARY KEY CHECK (id = 1), deny_unknown boolean NOT NULL);
 
 CREATE OR REPLACE FUNCTION lily_protection.shadow(name) RETURNS name
@@ -258,6 +260,22 @@ ON CONFLICT (id) DO UPDATE SET deny_unknown = excluded.deny_unknown
 -- Workshop.plan, where unknown relations are denied: which ones are known.
 WITH gone AS (DELETE FROM lily_protection.known WHERE relation <> ALL (%(known)s::bigint[]::oid[]))
 INSERT INTO lily_protection.known SELECT unnest(%(known)s::bigint[])::oid ON CONFLICT DO NOTHING
+
+-- name: read_shape
+-- ScrapeOrders.look: changes with every relation that comes or goes, every column and every view's text; and the
+-- shape that was kept.
+SELECT (SELECT md5(string_agg(concat_ws(',', c.oid, c.relnamespace, c.relname,
+               (SELECT string_agg(concat_ws('.', a.attnum, a.attname, a.atttypid, a.attgenerated), ';' ORDER BY a.attnum)
+                  FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+               (SELECT string_agg(r.xmin::text, '.' ORDER BY r.oid) FROM pg_rewrite r WHERE r.ev_class = c.oid)),
+               '|' ORDER BY c.oid))
+          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND NOT lily_protection.is_ours(n.nspname)
+         WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND c.relpersistence <> 't'),
+       (SELECT shape FROM lily_protection.shapes)
+
+-- name: keep_shape
+-- ScrapeOrders.look, once a job is ordered.
+INSERT INTO lily_protection.shapes VALUES (1, %(shape)s) ON CONFLICT (id) DO UPDATE SET shape = excluded.shape
 
 -- name: put_original
 -- Workshop.apply, last in the work on a relation: `enforced` is what has come of it.

@@ -1,0 +1,70 @@
+"""Of many databases each is enforced by itself: one's trouble or noise is not another's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rest_kit import Gateway, gateway
+from test_enforcement_routes import enforcing, register, rule, state, tag
+
+from kit.enforced import Warehouse
+from kit.eventually import eventually
+from lily.settings import Settings
+from lily.targets.enforcement.workshop import Workshop
+
+
+@pytest.fixture(scope="module")
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as started:
+        yield started
+
+
+@pytest.fixture
+def warehouse(running: Gateway) -> Iterator[Warehouse]:
+    made = Warehouse(running.settings.database.url.get_secret_value())
+    yield made
+    running.execute("DELETE FROM connectors")
+    made.close()
+
+
+def test_a_secret_that_cannot_be_read_stops_one_database_and_no_other(
+    running: Gateway, warehouse: Warehouse
+) -> None:
+    config = {"host": "127.0.0.1", "database": "shop", "user": "lily"}
+    body = {"type": "postgres", "name": "aaa", "secret": "lost", "config": config}
+    broken = running.call("POST", "/lily/v1/connectors/acme", json=body).json()["connector_id"]
+    running.execute("UPDATE secrets SET ciphertext = '\\x00' WHERE owner = %s", f"connector/{broken}")
+    connector_id = register(running, warehouse)
+    tag(running, warehouse.column("orders", "email"), "isolated")
+    rule(running, tag="isolated")
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        told = state(running, broken)
+        assert told["state"] == "unreachable"
+        assert "SecretUnreadable" in str(told)
+        ana = warehouse.connect("ana")
+        eventually(lambda: ana.execute("SELECT DISTINCT email FROM orders").fetchall() == [(None,)], 20)
+
+
+def test_a_flood_of_notices_is_answered_by_few_plans(
+    running: Gateway, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector_id = register(running, warehouse)
+    planned: list[str] = []
+    plan = Workshop.plan
+
+    def counted(workshop: Workshop, *arguments: Any, **named: Any) -> Any:
+        planned.append(workshop.database)
+        return plan(workshop, *arguments, **named)
+
+    monkeypatch.setattr(Workshop, "plan", counted)
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        planned.clear()
+        ana = warehouse.connect("ana")
+        for _ in range(1000):
+            ana.execute("NOTIFY lily_protection")
+        eventually(lambda: planned, 10)
+    assert len(planned) <= 4
