@@ -97,6 +97,8 @@ def usage(schema: Schema, roles: Roles) -> Iterable[Statement]:
     name = sql.Identifier(shadow_of(schema.name))
     if not schema.has_shadow:
         yield sql.SQL("CREATE SCHEMA {}").format(name)
+        text = sql.SQL("SELECT lily_protection.seclude({}::regnamespace)")
+        yield text.format(sql.Literal(name.as_string(None)))
     wanted, has = _users(schema.users), _users(schema.shadow_users)
     if missing := [role for role in sorted(wanted - has) if role in roles]:
         yield sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(name, roles.listed(missing))

@@ -39,20 +39,21 @@ def plan(relation: Relation, shield: Shield, roles: Roles) -> Work | None:
     shield = _fitting(relation, shield)
     original = _original(relation)
     if not shield:
-        return _release(relation, original, roles) if relation.record or relation.stripped else None
+        return _release(relation, original, roles) if _is_touched(relation) else None
     view = ViewPlan(relation, shield, original, roles)
-    has_view = any(_is_masked(each) for each in shield.values())
+    is_needed = relation.view is not None and relation.view.is_used
+    has_view = is_needed or any(_is_masked(each) for each in shield.values())
     grants = tuple(_grants(relation, shield, original, roles))
     wanted = _digest((*grants, *(view.wanted() if has_view else ())), original)
     if _is_done(relation, wanted, has_view):
         return None
     base = (*strip(relation.place, relation.rights, roles), *grants)
-    leftover = () if relation.view is None else _without(relation, view)
+    made = view.make() if has_view else view.drop_all()
     return Work(
         relation=relation,
         shield=shield,
-        statements=(*base, *(view.make() if has_view else leftover)),
-        at_once=(*base, *(view.hide() if relation.view else ())),
+        statements=(*base, *view.tidy(), *made),
+        at_once=(*base, *view.hide()),
         undo=tuple(_undo(relation, view, roles)),
         original=original,
         wanted=wanted,
@@ -73,6 +74,7 @@ def _is_done(relation: Relation, wanted: str, has_view: bool) -> bool:
         and record.fingerprint == fingerprint(wanted, seen)
         and record.enforced == relation.rights
         and has_view == (view is not None)
+        and not relation.strays
         and (record.schema, record.name) == (relation.schema, relation.name)
     )
 
@@ -88,15 +90,16 @@ def _original(relation: Relation) -> Rights:
 
 def _release(relation: Relation, original: Rights, roles: Roles) -> Work:
     view = ViewPlan(relation, {}, original, roles)
-    viewed = () if relation.view is None else _without(relation, view)
-    statements = (*viewed, *rebuild(relation.place, relation.rights, original, roles))
+    is_needed = relation.view is not None and relation.view.is_used
+    viewed = view.uncover() if is_needed else view.drop_all()
+    statements = (*view.tidy(), *viewed, *rebuild(relation.place, relation.rights, original, roles))
     undo = tuple(_undo(relation, view, roles))
     return Work(relation, {}, statements, (), undo, None, "", False)
 
 
-def _without(relation: Relation, view: ViewPlan) -> tuple[Statement, ...]:
-    assert relation.view is not None
-    return tuple(view.uncover()) if relation.view.is_used else (view.drop(),)
+def _is_touched(relation: Relation) -> bool:
+    has_view = relation.view is not None and not relation.view.is_used
+    return bool(relation.record or relation.stripped or relation.strays or has_view)
 
 
 def _undo(relation: Relation, view: ViewPlan, roles: Roles) -> Iterator[Statement]:
@@ -110,8 +113,8 @@ def _undo(relation: Relation, view: ViewPlan, roles: Roles) -> Iterator[Statemen
 
 
 def _fitting(relation: Relation, shield: Shield) -> Shield:
-    """Where rows are hidden from some a view would show them to all: what would be masked is denied."""
-    if not relation.has_row_security:
+    """A view would show all what only some may see of such a relation: what would be masked is denied."""
+    if not relation.takes_no_view:
         return shield
     return {
         number: tuple(replace(each, effect=Effect.DENY) for each in protections)

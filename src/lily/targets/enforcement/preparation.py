@@ -68,19 +68,24 @@ class Preparation:
         with self._connection.transaction(force_rollback=True):
             yield self._make()
 
-    def drop(self) -> None:
-        """As if Lily had never been here; nothing is protected any more."""
+    def drop(self) -> list[str]:
+        """As if Lily had never been here; nothing is protected any more.
+
+        Returns what stays, in words: views that others are made of.
+        """
         with self._connection.transaction():
             if not self._control.is_there():
-                return
+                return []
             roles, settings = read_roles(self._connection), self._settings()
             for role in settings.made:
                 self._connection.execute(self._path_back(role, settings.had(role), roles))
+            left = []
             for schema in self._schemas():
                 if schema.has_shadow:
                     name = sql.Identifier(shadow_of(schema.name))
-                    self._connection.execute(sql.SQL("DROP SCHEMA {}").format(name))
+                    left += self._attempt(sql.SQL("DROP SCHEMA {}").format(name))
             self._control.drop()
+            return left
 
     def _make(self) -> list[str]:
         self._control.furnish()

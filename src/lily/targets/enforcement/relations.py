@@ -53,13 +53,29 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
+class Stray:
+    """A masking view that is in nobody's way any more; `is_used`: somebody else's view is made of it."""
+
+    schema: str
+    name: str
+    is_used: bool
+
+    @property
+    def identifier(self) -> sql.Identifier:
+        return sql.Identifier(self.schema, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     oid: int
     schema: str
     name: str
     kind: str
     owner: int
-    has_row_security: bool
+    #: What it shows depends on who asks, and a view would ask for everybody with its owner's rights: it has
+    #: row-level security, is a foreign table, or is a view that reads with its reader's rights. Or there is
+    #: no schema of Lily's where the view could be.
+    takes_no_view: bool
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     #: What it is directly part of, and its direct parts.
@@ -69,6 +85,8 @@ class Relation:
     view: View | None
     #: Rights that others granted and the guard took away again.
     stripped: Rights | None
+    #: Masking views from before it was renamed.
+    strays: tuple[Stray, ...] = ()
 
     @property
     def label(self) -> str:
@@ -85,15 +103,15 @@ class Relation:
 
 def read_relation(row: Sequence[Any]) -> Relation:
     """A row of the query `read_relations`."""
-    record, view, stripped = row[10:13]
-    oid, schema, name, kind, owner, has_row_security = row[:6]
+    record, view, stripped, strays = row[10:14]
+    oid, schema, name, kind, owner, takes_no_view = row[:6]
     return Relation(
         oid=oid,
         schema=schema,
         name=name,
         kind=kind,
         owner=owner,
-        has_row_security=has_row_security,
+        takes_no_view=takes_no_view,
         columns=tuple(_column(*each) for each in row[6]),
         key=tuple(row[7]),
         relatives=tuple(row[8]),
@@ -101,6 +119,7 @@ def read_relation(row: Sequence[Any]) -> Relation:
         record=None if record is None else _record(*record),
         view=None if view is None else _view(*view),
         stripped=None if stripped is None else Rights.read(stripped),
+        strays=tuple(Stray(*each) for each in strays),
     )
 
 

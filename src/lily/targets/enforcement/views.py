@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from hashlib import md5
 
 from psycopg import sql
@@ -14,6 +15,8 @@ from lily.targets.enforcement.rights import RIGHTS, Rights, Roles, Statement
 
 SHADOW_PREFIX = "lily_masked_"
 _LONGEST = 63 - len(SHADOW_PREFIX)
+#: With the rights of whoever reads it, not of its owner.
+_OPEN, _BARRIER = sql.SQL("security_invoker"), sql.SQL("security_barrier")
 
 
 def shadow_of(schema: str) -> str:
@@ -34,12 +37,11 @@ class ViewPlan:
 
     def make(self) -> Iterator[Statement]:
         """Make the view or change it to what it must be, its rights and triggers included."""
-        view = self._relation.view
-        if view and not self._continues():
+        if self._relation.view and not self._continues():
             yield self.drop()
+        yield from self._rename()
         yield self._create()
-        if view and self._continues():
-            yield sql.SQL("REVOKE ALL ON TABLE {} FROM {} CASCADE").format(self.name, self._others())
+        yield _seclude(self.name)
         yield from self._grants()
         yield from self._triggers()
 
@@ -59,31 +61,66 @@ class ViewPlan:
         return sql.SQL(statement).format(self.name)
 
     def uncover(self) -> Iterator[Statement]:
-        """Make the view show what the relation shows; for one that somebody else's view is made of."""
-        unprotected = ViewPlan(self._relation, {}, self._original, self._roles)
-        yield from unprotected.make()
+        """Make the view, which somebody else's is made of, show to each what the relation shows them.
+
+        It reads with its reader's rights: it shows nothing that is revoked when Lily looks no more.
+        """
+        if not self._continues():
+            yield _seclude(self.name)
+            return
+        yield from self._rename()
+        yield self._create(_OPEN)
+        yield from self._triggers()
+        yield sql.SQL("GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE {} TO PUBLIC").format(self.name)
 
     def hide(self) -> Iterator[Statement]:
         """Deny the protected columns of the view as it is, until it can be changed: this waits for nobody."""
-        names = [column.name for column in self._relation.columns if column.number in self._shield]
-        known = {name for name, _ in self._relation.view.columns} if self._relation.view else set()
-        if columns := [sql.Identifier(name) for name in names if name in known]:
-            text = sql.SQL("REVOKE SELECT ({}) ON TABLE {} FROM {} CASCADE")
-            yield text.format(sql.SQL(", ").join(columns), self.name, self._others())
+        yield from (_seclude(stray.identifier) for stray in self._relation.strays)
+        if self._relation.view is None:
+            return
+        yield _seclude(self.name)
+        if self._continues():
+            columns = zip(self._relation.columns, self._relation.view.columns, strict=False)
+            called = {column.number: name for column, (name, _) in columns}
+            yield from self._grants(called, self._shield.keys())
+
+    def tidy(self) -> Iterator[Statement]:
+        """Away with views from before the relation was renamed; one that another is made of shows nothing."""
+        for stray in self._relation.strays:
+            drop = sql.SQL("DROP VIEW {}").format(stray.identifier)
+            yield _seclude(stray.identifier) if stray.is_used else drop
+
+    def drop_all(self) -> Iterator[Statement]:
+        if self._relation.view is not None:
+            yield self.drop()
 
     def _continues(self) -> bool:
-        """Whether PostgreSQL lets the view be replaced: it has these columns, maybe fewer at the end."""
+        """Whether PostgreSQL lets the view be replaced: its columns are of these types, if maybe fewer."""
         view = self._relation.view
-        wanted = [(column.name, column.type) for column in self._relation.columns]
-        return view is not None and wanted[: len(view.columns)] == [*view.columns]
+        wanted = [column.type for column in self._relation.columns]
+        return view is not None and wanted[: len(view.columns)] == [kind for _, kind in view.columns]
 
-    def _create(self) -> Statement:
+    def _rename(self) -> Iterator[Statement]:
+        """Columns that were renamed in the relation; by a name of nobody's, because two may have swapped."""
+        view = self._relation.view
+        if view is None or not self._continues():
+            return
+        pairs = zip(view.columns, self._relation.columns, strict=False)
+        changed = [(name, column) for (name, _), column in pairs if name != column.name]
+        statement = sql.SQL("ALTER VIEW {} RENAME COLUMN {} TO {}")
+        between = [sql.Identifier(f"lily_renamed_{column.number}") for _, column in changed]
+        for (name, _), passing in zip(changed, between, strict=True):
+            yield statement.format(self.name, sql.Identifier(name), passing)
+        for (_, column), passing in zip(changed, between, strict=True):
+            yield statement.format(self.name, passing, sql.Identifier(column.name))
+
+    def _create(self, how: Statement = _BARRIER) -> Statement:
         columns = sql.SQL(", ").join(
             sql.SQL("{} AS {}").format(self._shown(column), sql.Identifier(column.name))
             for column in self._relation.columns
         )
-        statement = sql.SQL("CREATE OR REPLACE VIEW {} WITH (security_barrier) AS SELECT {} FROM {}")
-        return statement.format(self.name, columns, self._relation.identifier)
+        statement = sql.SQL("CREATE OR REPLACE VIEW {} WITH ({}) AS SELECT {} FROM {}")
+        return statement.format(self.name, how, columns, self._relation.identifier)
 
     def _shown(self, column: Column) -> sql.Composable:
         protections = self._shield.get(column.number)
@@ -91,21 +128,31 @@ class ViewPlan:
             return sql.Identifier(column.name)
         return shown(column, protections, self._relation.owner, self._roles)
 
-    def _grants(self) -> Iterator[Statement]:
-        owner, original = self._relation.owner, self._original
+    def _grants(
+        self, called: Mapping[int, str] | None = None, hidden: AbstractSet[int] = frozenset()
+    ) -> Iterator[Statement]:
+        """The rights to the view; `called`: its columns by number, where they are not the relation's."""
+        if self._relation.takes_no_view:
+            return
+        columns = self._relation.place.columns if called is None else called
         by_role: dict[int, list[str]] = {}
         for column in self._relation.columns:
-            for role in self.readers(column):
-                by_role.setdefault(role, []).append(column.name)
+            if column.number in columns and column.number not in hidden:
+                for role in self.readers(column):
+                    by_role.setdefault(role, []).append(columns[column.number])
         for role, names in sorted(by_role.items()):
             yield from self._grant("SELECT", names, role)
+        yield from self._grants_to_write(columns)
+
+    def _grants_to_write(self, columns: Mapping[int, str]) -> Iterator[Statement]:
+        owner, original = self._relation.owner, self._original
         for right in ("INSERT", "UPDATE", "DELETE"):
             for role in sorted(original.holders(right, owner)):
                 yield from self._grant(right, [], role)
         for right in ("INSERT", "UPDATE"):
-            for column in self._relation.columns:
-                for role in sorted(original.holders(right, owner, column.number)):
-                    yield from self._grant(right, [column.name], role)
+            for number, name in sorted(columns.items()):
+                for role in sorted(original.holders(right, owner, number)):
+                    yield from self._grant(right, [name], role)
 
     def readers(self, column: Column) -> set[int]:
         """Who may name the column in the view: everybody who could read it, a denied one only the spared."""
@@ -157,10 +204,6 @@ class ViewPlan:
         numbers = {column.number for column in self._relation.columns if column.name in key}
         return bool(numbers) and not numbers & self._shield.keys()
 
-    def _others(self) -> sql.Composed:
-        everyone = {0, *self._original.grantees(self._relation.owner), *_spared(self._shield, self._roles)}
-        return self._roles.listed(sorted(everyone))
-
 
 def spared_readers(protections: Iterable[Protection], readers: set[int], roles: Roles) -> set[int]:
     """Of the roles that none of these protects a column from, those who could read it, themselves or as
@@ -169,8 +212,10 @@ def spared_readers(protections: Iterable[Protection], readers: set[int], roles: 
     return {role for role in spared if roles.acting_as(role) & readers}
 
 
-def _spared(shield: Shield, roles: Roles) -> set[int]:
-    return {role for each in shield.values() for p in each for role in spared_roles(p, roles)}
+def _seclude(view: sql.Identifier) -> Statement:
+    """Take all rights on the view from everybody, default privileges' included."""
+    text = sql.SQL("SELECT lily_protection.seclude({}::regclass)")
+    return text.format(sql.Literal(view.as_string(None)))
 
 
 def _array(names: list[str] | tuple[str, ...]) -> str:

@@ -196,8 +196,9 @@ class Worker:
         except BaseException:
             self._inbox.put_back(told)
             raise
-        self._pause = min(self._pause * 2, _LONGEST_PAUSE) if outcome.waiting else _RETRY_SECONDS
-        self._inbox.relations |= {f"{target.workshop.database}.{name}" for name in outcome.waiting}
+        again = {*outcome.waiting, *outcome.failed}
+        self._pause = min(self._pause * 2, _LONGEST_PAUSE) if again else _RETRY_SECONDS
+        self._inbox.relations |= {f"{target.workshop.database}.{name}" for name in again}
 
     async def _do(self, target: Target, told: Inbox) -> Outcome:
         if told.everything:

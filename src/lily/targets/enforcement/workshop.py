@@ -126,24 +126,25 @@ class Workshop:
             with self._working():
                 self._carry_out(work, work.statements)
             outcome.done.append(label)
-        except psycopg.errors.LockNotAvailable:
-            self._apply_at_once(work, outcome)
         except psycopg.Error as error:
             if self._connection.closed:
                 raise
-            outcome.failed[label] = told(error)
+            if self._deny_meanwhile(work, outcome) and isinstance(error, psycopg.errors.LockNotAvailable):
+                outcome.waiting.append(label)
+            else:
+                outcome.failed.setdefault(label, told(error))
 
-    def _apply_at_once(self, work: Work, outcome: Outcome) -> None:
-        label = work.relation.label
+    def _deny_meanwhile(self, work: Work, outcome: Outcome) -> bool:
         try:
             if work.at_once:
                 with self._working():
                     self._carry_out(work, work.at_once, is_whole=False)
-            outcome.waiting.append(label)
         except psycopg.Error as error:
             if self._connection.closed:
                 raise
-            outcome.failed[label] = told(error)
+            outcome.failed[work.relation.label] = told(error)
+            return False
+        return True
 
     def _carry_out(self, work: Work, statements: Sequence[Statement], *, is_whole: bool = True) -> None:
         if statements:

@@ -31,7 +31,8 @@ SELECT to_regclass('lily_protection.workplace') IS NOT NULL
 -- name: create_workplace
 -- Control.furnish: locked by the process that works on the database. Only this role may lock it, unlike an advisory
 -- lock; and a view is never vacuumed, which a lock held for months would be in the way of.
-CREATE VIEW lily_protection.workplace AS SELECT 1 AS one
+CREATE VIEW lily_protection.workplace AS SELECT 1 AS one;
+SELECT lily_protection.seclude('lily_protection.workplace'::regclass)
 
 -- name: lock_workplace
 -- Target, in a transaction that lasts as long as the work.
@@ -101,6 +102,42 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
       FROM pg_class c WHERE c.oid = $1
 $$;
 
+-- Everybody with a right on a relation or one of its columns.
+CREATE OR REPLACE FUNCTION lily_protection.grantees(oid) RETURNS TABLE (role oid)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT x.grantee FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) AS x WHERE c.oid = $1
+     UNION
+    SELECT x.grantee FROM pg_attribute a CROSS JOIN LATERAL aclexplode(a.attacl) AS x WHERE a.attrelid = $1
+$$;
+
+-- Takes everything on what Lily has made from everybody but its owner: what is new has the rights that default
+-- privileges give, to whomever they name.
+CREATE OR REPLACE FUNCTION lily_protection.seclude(regclass) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    others text;
+BEGIN
+    SELECT string_agg(CASE WHEN g.role = 0 THEN 'PUBLIC' ELSE g.role::regrole::text END, ', ') INTO others
+      FROM lily_protection.grantees($1) AS g
+     WHERE g.role <> (SELECT c.relowner FROM pg_class c WHERE c.oid = $1);
+    IF others IS NOT NULL THEN
+        EXECUTE format('REVOKE ALL ON TABLE %s FROM %s CASCADE', $1, others);
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION lily_protection.seclude(regnamespace) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    others text;
+BEGIN
+    SELECT string_agg(DISTINCT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END, ', ')
+      INTO others FROM pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) AS x
+     WHERE n.oid = $1 AND x.grantee <> n.nspowner;
+    IF others IS NOT NULL THEN
+        EXECUTE format('REVOKE ALL ON SCHEMA %s FROM %s CASCADE', $1, others);
+    END IF;
+END $$;
+
 -- Of a masking view, to see whether anybody changed it.
 CREATE OR REPLACE FUNCTION lily_protection.print_of(oid) RETURNS text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -110,6 +147,31 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                (SELECT string_agg(concat(g.tgname, g.tgenabled), ',' ORDER BY g.tgname) FROM pg_trigger g
                  WHERE g.tgrelid = v.oid)))
       FROM pg_class v WHERE v.oid = $1
+$$;
+
+-- Whether somebody's view is made of this one.
+CREATE OR REPLACE FUNCTION lily_protection.is_used(oid) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM pg_depend u JOIN pg_rewrite w ON w.oid = u.objid
+                    WHERE u.classid = 'pg_rewrite'::regclass AND u.refclassid = 'pg_class'::regclass
+                      AND u.refobjid = $1 AND w.ev_class <> $1)
+$$;
+
+-- The masking views made of a relation under names it had before, and that nothing else has now.
+CREATE OR REPLACE FUNCTION lily_protection.strays(oid)
+RETURNS TABLE (schema_name name, view_name name, is_used boolean, is_secluded boolean)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT n.nspname, v.relname, lily_protection.is_used(v.oid), NOT EXISTS (
+           SELECT FROM lily_protection.grantees(v.oid) AS g WHERE g.role <> v.relowner)
+      FROM (SELECT DISTINCT w.ev_class FROM pg_depend d JOIN pg_rewrite w ON w.oid = d.objid
+             WHERE d.classid = 'pg_rewrite'::regclass AND d.refclassid = 'pg_class'::regclass
+               AND d.refobjid = $1) AS made
+      JOIN pg_class v ON v.oid = made.ev_class AND v.relkind = 'v'
+      JOIN pg_namespace n ON n.oid = v.relnamespace AND starts_with(n.nspname::text, 'lily_masked_')
+       AND lily_protection.is_ours(n.nspname)
+     WHERE NOT EXISTS (SELECT FROM pg_class c JOIN pg_namespace s ON s.oid = c.relnamespace
+                        WHERE c.relname = v.relname AND lily_protection.shadow(s.nspname) = n.nspname
+                          AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))
 $$;
 
 -- Every relation that follows from a protected one: itself, what it is part of, its parts; and whoever took
@@ -223,6 +285,10 @@ BEGIN
     END IF;
     RETURN NEW;
 END $$;
+
+SELECT lily_protection.seclude('lily_protection'::regnamespace);
+SELECT lily_protection.seclude(c.oid::regclass) FROM pg_class c
+ WHERE c.relnamespace = 'lily_protection'::regnamespace AND c.relkind = 'r';
 
 -- name: create_guard
 -- Control.post_guard, where the role that enforces is a superuser; others may not make event triggers.

@@ -4,8 +4,8 @@
 
 -- name: read_relations
 -- Workshop.plan: these relations (all without names), everything they are part of and their parts. What is told of
--- each is asked for one by one, so that it costs nothing for the others. A relation that can have no view, because it
--- would show rows that policies hide or there is no schema of Lily's for it, is told to have row security.
+-- each is asked for one by one, so that it costs nothing for the others. `takes_no_view`: a view
+-- would show everybody what only some may see, or there is no schema of Lily's for it.
 WITH RECURSIVE schemas AS MATERIALIZED (
     SELECT n.oid, n.nspname, s.oid AS shadow
       FROM pg_namespace n
@@ -28,11 +28,14 @@ WITH RECURSIVE schemas AS MATERIALIZED (
            SELECT i.inhparent AS relative FROM pg_inherits i WHERE i.inhrelid = f.relative
             UNION ALL SELECT i.inhrelid FROM pg_inherits i WHERE i.inhparent = f.relative) r
 ), found AS MATERIALIZED (
-    SELECT c.oid, n.nspname, c.relname, c.relkind, c.relowner, c.relrowsecurity, n.shadow
+    SELECT c.oid, n.nspname, c.relname, c.relkind, c.relowner, n.shadow,
+           c.relrowsecurity OR n.shadow IS NULL OR c.relkind = 'f'
+           OR coalesce(c.reloptions && '{security_invoker=true,security_invoker=on,security_invoker=1}', false)
+           AS takes_no_view
       FROM family f JOIN pg_class c ON c.oid = f.relative JOIN schemas n ON n.oid = c.relnamespace
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
 )
-SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.relrowsecurity OR c.shadow IS NULL,
+SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint, c.takes_no_view,
        (SELECT coalesce(json_agg(json_build_array(
                    a.attnum, a.attname,
                    CASE WHEN t.typtype = 'd' THEN format_type(t.typbasetype, t.typtypmod)
@@ -57,12 +60,12 @@ SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint,
                    lily_protection.print_of(v.oid),
                    (SELECT json_agg(json_build_array(a.attname, format_type(a.atttypid, a.atttypmod)) ORDER BY a.attnum)
                       FROM pg_attribute a WHERE a.attrelid = v.oid AND a.attnum > 0),
-                   EXISTS (SELECT FROM pg_depend u JOIN pg_rewrite w ON w.oid = u.objid
-                            WHERE u.classid = 'pg_rewrite'::regclass AND u.refclassid = 'pg_class'::regclass
-                              AND u.refobjid = v.oid AND w.ev_class <> v.oid),
-                   pg_get_viewdef(v.oid))
-          FROM pg_class v WHERE v.relnamespace = c.shadow AND v.relname = c.relname),
-       (SELECT s.rights FROM lily_protection.stripped s WHERE s.relation = c.oid)
+                   lily_protection.is_used(v.oid), pg_get_viewdef(v.oid))
+          FROM pg_class v WHERE v.relnamespace = c.shadow AND v.relname = c.relname AND v.relkind = 'v'),
+       (SELECT s.rights FROM lily_protection.stripped s WHERE s.relation = c.oid),
+       (SELECT coalesce(json_agg(json_build_array(s.schema_name, s.view_name, s.is_used)
+                                 ORDER BY s.schema_name, s.view_name), '[]')
+          FROM lily_protection.strays(c.oid) AS s WHERE NOT (s.is_used AND s.is_secluded))
   FROM found c
  ORDER BY c.nspname, c.relname
 
