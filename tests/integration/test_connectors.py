@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -17,6 +18,7 @@ from lily.settings import Settings
 
 CONNECTORS = "/lily/v1/connectors/acme"
 BODY = {"type": "monte-carlo", "name": "mc", "secret": "a shared secret", "config": {"account_id": "a"}}
+GOOD_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +64,60 @@ def test_a_secret_is_replaced_without_being_shown(api: Gateway) -> None:
     now = api.call("PATCH", place, json=change).json()
     assert (now["secrets"], now["is_disabled"], now["name"]) == (["secret"], True, "t")
     problem(api.call("PATCH", place, json={"secret": {"secret": None}}), 422, "invalid_input")
+
+
+@pytest.mark.parametrize(
+    ("body", "moved"),
+    [
+        (
+            {"type": "postgres", "config": {"host": "db.example.org", "database": "shop", "user": "lily"}},
+            [{"host": "evil.example.org"}, {"user": "other"}, {"port": 1}, {"require_auth": "password"}],
+        ),
+        (
+            {"type": "slack", "secret": {"secret": "xoxb-1", "signing_secret": "two"}},
+            [{"api_url": "https://evil.example.org/"}],
+        ),
+    ],
+)
+def test_a_stored_secret_goes_nowhere_else_unless_it_is_given_again(
+    body: dict[str, Any], moved: list[dict[str, Any]], api: Gateway
+) -> None:
+    body = {"name": "moved", "secret": "kept", "config": {}} | body
+    place = f"{CONNECTORS}/{api.call('POST', CONNECTORS, json=body).json()['connector_id']}"
+    for change in moved:
+        config = body["config"] | change
+        refused = api.call("PATCH", place, json={"config": config})
+        problem(refused, 422, "invalid_input")
+        assert "give each again in the same request" in refused.text
+        assert api.call("GET", place).json()["config"] == body["config"]
+    again = {"config": body["config"] | moved[0], "secret": body["secret"]}
+    assert api.call("PATCH", place, json=again).status_code == 200
+    assert api.call("PATCH", place, json={"config": again["config"], "name": "other"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "secret"),
+    [
+        ("webhook", "whsec_YWJj"),
+        ("webhook", "whsec_not base64 at all, but long enough for it"),
+        ("webhook", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        ("webhook", {"secret": GOOD_KEY, "previous_secret": "whsec_YWJj"}),
+        ("webhook", {"secret": GOOD_KEY, "client_key": "no certificate"}),
+        ("slack", "xoxb 1"),
+        ("slack", "https://user:password@hooks.slack.com/services/T/B/X"),
+        ("slack", "ftp://hooks.slack.com/"),
+    ],
+)
+def test_a_secret_that_cannot_be_one_is_refused_when_it_is_given(
+    kind: str, secret: Any, api: Gateway
+) -> None:
+    config = {"url": "https://hooks.example.org/"} if kind == "webhook" else {}
+    body = {"type": kind, "name": "n", "secret": secret, "config": config}
+    problem(api.call("POST", CONNECTORS, json=body), 422, "invalid_input")
+    good = GOOD_KEY if kind == "webhook" else "xoxb-1"
+    made = api.call("POST", CONNECTORS, json=body | {"secret": good}).json()
+    place = f"{CONNECTORS}/{made['connector_id']}"
+    problem(api.call("PATCH", place, json={"secret": secret}), 422, "invalid_input")
 
 
 @pytest.mark.parametrize(

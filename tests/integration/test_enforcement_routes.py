@@ -173,9 +173,11 @@ def test_rules_and_requests_are_followed_told_and_taken_back(running: Gateway, w
         eventually(lambda: ana.execute(value).fetchone() == ("ada@example.org",), 10)
         ana.close()
         place = f"/lily/v1/connectors/acme/{connector_id}"
+        problem(running.call("DELETE", place), 409, "still_in_use")
         config = running.call("GET", place).json()["config"] | {"enforce": False}
         assert running.call("PATCH", place, json={"config": config}).status_code == 200
         eventually(lambda: state(running, connector_id)["state"] == "released", 20)
+        assert running.call("DELETE", place).status_code == 204
     assert warehouse.whole() == whole
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rest_kit import Gateway, gateway
+from rest_kit import Gateway, gateway, problem
 from test_enforcement_routes import enforcing, register, rule, state, tag
 
 from kit.enforced import Warehouse
@@ -44,8 +44,12 @@ def test_a_secret_that_cannot_be_read_stops_one_database_and_no_other(
         told = state(running, broken)
         assert told["state"] == "unreachable"
         assert "SecretUnreadable" in str(told)
+        place = "/lily/v1/connectors/acme"
+        assert running.call("DELETE", f"{place}/{broken}").status_code == 204, "nothing was done there"
+        problem(running.call("DELETE", f"{place}/{connector_id}"), 409, "still_in_use")
         ana = warehouse.connect("ana")
         eventually(lambda: ana.execute("SELECT DISTINCT email FROM orders").fetchall() == [(None,)], 20)
+        assert running.call("DELETE", f"{place}/{connector_id}?abandon=true").status_code == 204
 
 
 def test_a_flood_of_notices_is_answered_by_few_plans(

@@ -16,13 +16,15 @@ from lily.serving.rest.connectors import ConnectorRoutes
 from lily.settings import SecretsSettings
 from lily.targets.frame import target_types
 
+POSTGRES_DESTINATIONS = frozenset({"host", "port", "user", "sslmode", "require_auth"})
+
 
 def connector_types() -> ConnectorTypes:
     """Every type somebody here can speak to."""
     return ConnectorTypes(
         [
             *(target.connector for target in target_types().values()),
-            ConnectorType("postgres", {SECRET: True}, check_postgres),
+            ConnectorType("postgres", {SECRET: True}, check_postgres, POSTGRES_DESTINATIONS),
             *(ConnectorType(name, {SECRET: False}) for name in sorted(plugged_in())),
             # After those: of a package's source of incidents the source itself says what it needs.
             *(source.type for source in webhook_sources().values()),

@@ -69,6 +69,12 @@ class TooManyRequests(LilyError):
     retryable = True
 
 
+class StillInUse(LilyError):
+    """It cannot go before something else has ended."""
+
+    code = "still_in_use"
+
+
 class AlreadyExists(LilyError):
     """Something of that name is there already."""
 

@@ -273,4 +273,21 @@ def _open(opening: Opening) -> Target:
     return bot
 
 
-TARGET = TargetType(ConnectorType("slack", {SECRET: True, "signing_secret": False}, _check), _open)
+def _check_secrets(secrets: Mapping[str, str]) -> None:
+    for name, secret in secrets.items():
+        if not secret.isascii() or not secret.isprintable() or " " in secret:
+            raise InvalidInput(f"/secret/{name}: it is in one line, without spaces, as Slack shows it")
+    secret = secrets.get(SECRET, "")
+    if "://" in secret:
+        try:
+            check_url(secret)
+        except EgressRefused as error:
+            raise InvalidInput(f"/secret/{SECRET}: {error.message}") from None
+
+
+TARGET = TargetType(
+    ConnectorType(
+        "slack", {SECRET: True, "signing_secret": False}, _check, frozenset({"api_url"}), _check_secrets
+    ),
+    _open,
+)

@@ -29,6 +29,8 @@ _MOST_TEXT = 8_000
 _MOST_FIELD = 500
 _MOST_FIELDS = 16
 _PREFIX = "whsec_"
+#: The bytes of a key.
+_FEWEST, _MOST = 24, 64
 _SHOWN_ANSWER = 500
 
 
@@ -85,9 +87,12 @@ def body_of(shipment: Shipment) -> dict[str, Any]:
 def signing_key(secret: str) -> bytes:
     """The bytes of `whsec_…`; `InvalidInput` when it is not written so."""
     try:
-        return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
     except binascii.Error:
-        raise InvalidInput("a webhook's secret is whsec_ and 24 to 64 random bytes in base64") from None
+        key = b""
+    if not secret.startswith(_PREFIX) or not _FEWEST <= len(key) <= _MOST:
+        raise InvalidInput(f"a webhook's secret is {_PREFIX} and {_FEWEST} to {_MOST} random bytes in base64")
+    return key
 
 
 def sign(keys: Iterable[bytes], delivery_id: UUID, moment: int, body: bytes) -> str:
@@ -141,6 +146,13 @@ def _check(config: Mapping[str, Any]) -> None:
         raise InvalidInput(f"/config/url: {error.message}") from None
 
 
+def _check_secrets(secrets: Mapping[str, str]) -> None:
+    for name in (SECRET, "previous_secret"):
+        if name in secrets:
+            signing_key(secrets[name])
+    tls_context("", secrets.get("client_key", ""))
+
+
 def _open(opening: Opening) -> WebhookTarget:
     secrets = opening.secrets
     tls = tls_context(str(opening.connector.config.get("ca") or ""), secrets.get("client_key", ""))
@@ -150,5 +162,12 @@ def _open(opening: Opening) -> WebhookTarget:
 
 
 TARGET = TargetType(
-    ConnectorType("webhook", {SECRET: True, "previous_secret": False, "client_key": False}, _check), _open
+    ConnectorType(
+        "webhook",
+        {SECRET: True, "previous_secret": False, "client_key": False},
+        _check,
+        frozenset({"url", "ca"}),
+        _check_secrets,
+    ),
+    _open,
 )

@@ -46,7 +46,9 @@ def add(
     from lily.repositories.postgres.connectors import NewConnector
 
     settings, secrets = _object(config, "--config"), _secrets(secret_file)
-    connector_types().of(type_).check(settings, secrets)
+    kind = connector_types().of(type_)
+    kind.check(settings, secrets)
+    kind.check_secrets(secrets)
     new = NewConnector(type_, name, settings, secrets, OPERATOR)
 
     async def act(connectors: PostgresConnectors, announcements: Announcements) -> Connector:
@@ -71,11 +73,18 @@ def list_connectors(data_dir: DataDir, tenant: Tenant) -> None:
 
 
 @connector.command()
-def remove(data_dir: DataDir, connector_id: Annotated[UUID, typer.Argument()], tenant: Tenant) -> None:
+def remove(
+    data_dir: DataDir,
+    connector_id: Annotated[UUID, typer.Argument()],
+    tenant: Tenant,
+    abandon: Annotated[
+        bool, typer.Option(help="Although its database is still protected; that stays as it is.")
+    ] = False,
+) -> None:
     """Forget a connector and its secrets; when this returns, no gateway uses them."""
 
     async def act(connectors: PostgresConnectors, announcements: Announcements) -> None:
-        if not await connectors.remove(checked_tenant(tenant), str(connector_id)):
+        if not await connectors.remove(checked_tenant(tenant), str(connector_id), abandon=abandon):
             raise NotFound(f"{tenant} has no connector {connector_id}; `lily connector list` shows them")
         await announcements.wait_until_heard()
 

@@ -10,6 +10,7 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg.rows import tuple_row
 
+from lily.domain.connectors import SAFE_AUTH
 from lily.domain.scraping import Found, FoundLineage, Target
 from lily.ingest.scraping.postgres_catalogs import Catalog, Relation, Row
 from lily.ingest.scraping.sources import SourceRefused, SourceUnreachable
@@ -57,6 +58,7 @@ def _connected(target: Target) -> Iterator[psycopg.Connection[Row]]:
         user=config["user"],
         password=target.secrets.get("secret", ""),
         sslmode=config.get("sslmode", "prefer"),
+        require_auth=config.get("require_auth", SAFE_AUTH),
         connect_timeout=_CONNECT_SECONDS,
         application_name="lily-scraper",
         client_encoding="UTF8",

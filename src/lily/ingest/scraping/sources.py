@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, cast
 
+from lily.domain.connectors import SAFE_AUTH
 from lily.domain.errors import InvalidInput, LilyError, MisconfiguredError
 from lily.domain.scraping import Found, Target
 
@@ -17,6 +18,7 @@ PLUG_INS = "lily.ingest"
 #: block, and is closed when nobody reads on.
 Scrape = Callable[[Target], Generator[Found]]
 SSL_MODES = ("disable", "prefer", "require", "verify-ca", "verify-full")
+AUTH_METHODS = ("password", "md5", "gss", "sspi", "scram-sha-256", "none")
 #: By the type of connector; imported when the first is read.
 _OWN: Mapping[str, str] = {"postgres": "lily.ingest.scraping.postgres"}
 
@@ -59,6 +61,13 @@ def check_postgres(config: Mapping[str, Any]) -> None:
         raise InvalidInput("/config/schemas: a list of names; left out, all schemas are read")
     if config.get("sslmode", "prefer") not in SSL_MODES:
         raise InvalidInput(f"/config/sslmode: one of {', '.join(SSL_MODES)}")
+    asked = str(config.get("require_auth", SAFE_AUTH)).split(",")
+    if wrong := [each for each in asked if each.strip().removeprefix("!") not in AUTH_METHODS]:
+        known = ", ".join(AUTH_METHODS)
+        raise InvalidInput(
+            f"/config/require_auth: {wrong[0][:64]!r} is none of {known}, of which several may be allowed,"
+            " or forbidden with !"
+        )
 
 
 def open_source(connector_type: str) -> Scrape:

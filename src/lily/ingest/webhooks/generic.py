@@ -76,7 +76,7 @@ def check_config(config: Config) -> None:
 
 
 SOURCE = WebhookSource(
-    type=ConnectorType("webhook-in", {SECRET: True}, check_config),
+    type=ConnectorType("webhook-in", {SECRET: True}, check_config, destinations=frozenset()),
     is_authentic=is_authentic,
     parse=parse,
 )

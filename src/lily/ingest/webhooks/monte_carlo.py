@@ -175,7 +175,7 @@ def check_config(config: Config) -> None:
 
 
 SOURCE = WebhookSource(
-    type=ConnectorType("monte-carlo", {SECRET: True}, check_config),
+    type=ConnectorType("monte-carlo", {SECRET: True}, check_config, destinations=frozenset()),
     is_authentic=is_authentic,
     parse=parse,
 )

@@ -10,7 +10,7 @@ import psycopg
 from pydantic_core import to_json
 
 from lily.domain.connectors import Connector
-from lily.domain.errors import AlreadyExists
+from lily.domain.errors import AlreadyExists, StillInUse
 from lily.repositories.postgres.pool import Connection, Database, Row
 from lily.repositories.postgres.queries import load
 from lily.repositories.postgres.secrets import PostgresSecrets, SecretName
@@ -105,9 +105,16 @@ class PostgresConnectors:
                 found[name] = value.decode()
         return found
 
-    async def remove(self, tenant_id: str, connector_id: str) -> bool:
-        """Whether it was there; its secrets are gone with it."""
+    async def remove(self, tenant_id: str, connector_id: str, *, abandon: bool = False) -> bool:
+        """Whether it was there; its secrets are gone with it. `StillInUse` while its database is protected:
+        without them nobody could take that back; `abandon` leaves it as it is."""
         values = {"tenant_id": tenant_id, "connector_id": connector_id}
+        if not abandon and await self._database.fetch(_QUERIES["is_enforced"], values):
+            raise StillInUse(
+                "its database is protected, which nobody could take back without it; PATCH it with"
+                ' "enforce": false in its config, wait until `lily enforce status` says released, and remove'
+                " it then; if the database is gone, abandon it: ?abandon=true, or --abandon"
+            )
         return bool(await self._database.fetch(_QUERIES["delete_connector"], values))
 
     async def _list(self, tenant_id: str, connector_id: str | None) -> Sequence[Connector]:

@@ -16,6 +16,7 @@ _CODES = {
     "too_many_requests": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "content_too_large": grpc.StatusCode.INVALID_ARGUMENT,
     "already_exists": grpc.StatusCode.ALREADY_EXISTS,
+    "still_in_use": grpc.StatusCode.FAILED_PRECONDITION,
     "version_conflict": grpc.StatusCode.FAILED_PRECONDITION,
     "unavailable": grpc.StatusCode.UNAVAILABLE,
     "not_visible_yet": grpc.StatusCode.DEADLINE_EXCEEDED,

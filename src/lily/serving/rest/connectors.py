@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field, SecretStr
 from pydantic_core import to_json
@@ -27,6 +27,9 @@ MAX_CONFIG_BYTES = 64 * 1024
 ReadingConnectors = Annotated[Call, Depends(call_for(Action.READ, "connector"))]
 AdministeringConnectors = Annotated[Call, Depends(call_for(Action.ADMINISTER, "connector"))]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_. -]+$")]
+Abandon = Annotated[
+    bool, Query(description="Remove it although its database is still protected, and leave that as it is.")
+]
 SecretText = Annotated[SecretStr, Field(min_length=1, max_length=16_384)]
 
 
@@ -101,7 +104,9 @@ class ConnectorRoutes:
         own, body = _own(call, tenant_id), await read_model(request, ConnectorBody)
         secrets = {name: value.get_secret_value() for name, value in _named(body.secret).items() if value}
         _check_size(body.config)
-        self.types.of(body.type).check(body.config, secrets)
+        kind = self.types.of(body.type)
+        kind.check(body.config, secrets)
+        kind.check_secrets(secrets)
         new = NewConnector(body.type, body.name, body.config, secrets, call.principal.subject)
         made = await self.connectors.add(own, new)
         call.notebook.write("create", ("connector", made.connector_id), True, f"{made.type} {made.name}")
@@ -136,11 +141,14 @@ class ConnectorRoutes:
         await self.announcements.wait_until_heard()
         return answer(connector_document(now))
 
-    async def remove(self, call: AdministeringConnectors, tenant_id: str, connector_id: UUID) -> Response:
+    async def remove(
+        self, call: AdministeringConnectors, tenant_id: str, connector_id: UUID, abandon: Abandon = False
+    ) -> Response:
         """Forget the connector and its secrets; once answered, no gateway uses them any more."""
-        if not await self.connectors.remove(_own(call, tenant_id), str(connector_id)):
+        if not await self.connectors.remove(_own(call, tenant_id), str(connector_id), abandon=abandon):
             raise _no_connector(connector_id)
-        call.notebook.write("delete", ("connector", str(connector_id)), True, "removed")
+        how = "removed, its database left as it is" if abandon else "removed"
+        call.notebook.write("delete", ("connector", str(connector_id)), True, how)
         await self.announcements.wait_until_heard()
         return Response(status_code=204)
 
@@ -153,9 +161,12 @@ class ConnectorRoutes:
     def _check_change(self, was: Connector, change: ConnectorChange) -> None:
         config = was.config if change.config is None else change.config
         _check_size(config)
-        changed = change.secrets or {}
-        gone = {name for name, value in changed.items() if value is None}
-        self.types.of(was.type).check(config, (set(was.secrets) | set(changed)) - gone)
+        changed, kind = change.secrets or {}, self.types.of(was.type)
+        given = {name: value for name, value in changed.items() if value is not None}
+        kept = set(was.secrets) - set(changed)
+        kind.check(config, kept | set(given))
+        kind.check_secrets(given)
+        kind.check_move(was.config, config, kept)
 
 
 def connector_document(connector: Connector) -> dict[str, Any]:

@@ -27,6 +27,7 @@ STATUS = {
     "method_not_allowed": 405,
     "idempotency_key_in_flight": 409,
     "already_exists": 409,
+    "still_in_use": 409,
     "version_conflict": 412,
     "content_too_large": 413,
     "unsupported_media_type": 415,

@@ -21,7 +21,7 @@ from lily.repositories.postgres.enforcement import ASKED, EnforcementLedger, Tar
 from lily.repositories.postgres.protection_rules import PROTECTION
 from lily.repositories.postgres.salts import ProtectionSalts
 from lily.targets.enforcement.scrapes import OrderScrape
-from lily.targets.enforcement.targets import TYPE, Reaches, Target, access_of, is_enforced
+from lily.targets.enforcement.targets import TYPE, Reaches, Target, access_of, is_enforced, is_wanted
 from lily.targets.enforcement.wanted import Wishes
 from lily.targets.enforcement.workers import Worker, WorkerParts
 
@@ -153,7 +153,7 @@ class Enforcer:
         await self._end([key for key in self._workers if key not in found])
 
     async def _look_after(self, key: tuple[str, str], connector: Connector) -> None:
-        if connector.is_disabled:
+        if connector.is_disabled and is_wanted(connector):
             await self._end([key] if key in self._workers else [])
             return
         secrets = await self._parts.connectors.secrets_of(connector)

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from lily.domain.connectors import SECRET, Connector
+from lily.domain.connectors import SAFE_AUTH, SECRET, Connector
 from lily.repositories.postgres.queries import load
 from lily.targets.enforcement.connections import CHANNEL, Connection, set_up
 from lily.targets.enforcement.preparation import Options, Preparation
@@ -55,10 +55,14 @@ class Access:
         return Options(self.salt, deny_unknown=self.config.get("deny_unknown") is True)
 
 
+def is_wanted(connector: Connector) -> bool:
+    """Unless its config says `"enforce": false`."""
+    return connector.config.get("enforce", True) is not False
+
+
 def is_enforced(connector: Connector) -> bool:
     """Unless its config says `"enforce": false`, or it is disabled."""
-    wanted = connector.config.get("enforce", True) is not False
-    return connector.type == TYPE and wanted and not connector.is_disabled
+    return connector.type == TYPE and is_wanted(connector) and not connector.is_disabled
 
 
 def access_of(connector: Connector, secrets: Mapping[str, str], salt: str) -> Access:
@@ -84,6 +88,7 @@ def connect(access: Access, reach: Reaches = plainly) -> Connection:
         user=str(config["user"]),
         password=access.password,
         sslmode=str(config.get("sslmode", "prefer")),
+        require_auth=str(config.get("require_auth", SAFE_AUTH)),
         connect_timeout=_CONNECT_SECONDS,
         application_name="lily-enforcement",
         client_encoding="UTF8",

@@ -25,6 +25,13 @@ SELECT tenant_id, connector_id::text, type, name, config, is_disabled,
  WHERE tenant_id = %(tenant_id)s AND (%(connector_id)s::uuid IS NULL OR connector_id = %(connector_id)s::uuid)
  ORDER BY name LIMIT 1000
 
+-- name: is_enforced
+-- PostgresConnectors.remove: a row when its database was worked on and that is not taken back.
+SELECT t.state FROM enforcement_targets t JOIN connectors c USING (tenant_id, connector_id)
+ WHERE t.tenant_id = %(tenant_id)s AND t.connector_id = %(connector_id)s AND t.state <> 'released'
+   AND (t.state <> 'unreachable' OR EXISTS (
+        SELECT FROM enforcement_plans p WHERE p.tenant_id = t.tenant_id AND p.connector_id = t.connector_id))
+
 -- name: delete_connector
 -- PostgresConnectors.remove: its secrets go with it.
 WITH removed AS (
