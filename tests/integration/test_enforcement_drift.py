@@ -123,7 +123,7 @@ def test_a_new_part_of_a_protected_table_is_protected_from_its_first_moment(ware
         warehouse.connect("ana").execute("SELECT mail FROM events_1")
 
 
-def test_where_unknown_relations_are_denied_a_copy_is_readable_only_once_it_is_known(
+def test_where_unknown_relations_are_denied_a_copy_is_readable_only_once_it_is_classified(
     warehouse: Warehouse,
 ) -> None:
     workshop = warehouse.workshop(deny_unknown=True)
@@ -138,9 +138,25 @@ def test_where_unknown_relations_are_denied_a_copy_is_readable_only_once_it_is_k
         with pytest.raises(REFUSED):
             ana.execute("SELECT email FROM leak")
         workshop.apply(workshop.plan(mails(warehouse), known=known))
-    known.add(f"{warehouse.database}.public.leak")
+    known |= {f"{warehouse.database}.public.leak", warehouse.column("leak", "email")}
     workshop.apply(workshop.plan(mails(warehouse), known=known))
     assert ana.execute("SELECT count(email) FROM leak").fetchone() == (2,)
+    with pytest.raises(REFUSED):
+        ana.execute("SELECT name FROM leak")  # which is no asset
+
+
+def test_what_was_opened_by_itself_is_not_taken_away_by_the_next_change_of_others(
+    warehouse: Warehouse,
+) -> None:
+    workshop = warehouse.workshop(deny_unknown=True)
+    workshop.apply(workshop.plan({}, known=set()))
+    orders = f"{warehouse.database}.public.orders"
+    known = {orders, *(warehouse.column("orders", name) for name in ("id", "customer", "email", "total"))}
+    workshop.apply(workshop.plan({}, Scope(frozenset({orders})), known))
+    ana = warehouse.connect("ana")
+    assert ana.execute("SELECT count(email) FROM orders").fetchone() == (2,)
+    warehouse.run("SET ROLE {owner}; CREATE TABLE other (id integer); RESET ROLE")
+    assert ana.execute("SELECT count(email) FROM orders").fetchone() == (2,)
 
 
 def test_an_open_transaction_never_delays_protection(warehouse: Warehouse) -> None:

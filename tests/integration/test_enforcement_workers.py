@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, LiteralString
 
+import psycopg
 import pytest
 from rest_kit import Gateway, gateway, problem
 from test_enforcement_routes import enforcing, register, rule, state, tag
@@ -12,6 +14,7 @@ from test_enforcement_routes import enforcing, register, rule, state, tag
 from kit.enforced import Warehouse
 from kit.eventually import eventually
 from lily.settings import Settings
+from lily.targets.enforcement.connections import Connection
 from lily.targets.enforcement.workshop import Workshop
 
 
@@ -72,3 +75,36 @@ def test_a_flood_of_notices_is_answered_by_few_plans(
             ana.execute("NOTIFY lily_protection")
         eventually(lambda: planned, 10)
     assert len(planned) <= 4
+
+
+def test_with_deny_unknown_what_is_scraped_stays_closed_until_somebody_classifies_it(
+    running: Gateway, warehouse: Warehouse
+) -> None:
+    connector_id = register(running, warehouse, deny_unknown=True)
+    metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
+    about = {"data_source": warehouse.database, "metadata": metadata}
+    for name in ("id", "customer", "total"):
+        place = warehouse.column("orders", name)
+        running.stored(asset_id=place, asset_name=name, asset_type="column", external_id=place, **about)
+    place = f"{warehouse.database}.public.orders"
+    running.stored(asset_id=place, asset_name="orders", asset_type="table", external_id=place, **about)
+    ana = warehouse.connect("ana")
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            ana.execute("SELECT total FROM public.orders")
+        tag(running, place, "reviewed")
+        asked = running.call("POST", "/lily/v1/protection/apply", json={"connector_id": connector_id})
+        assert asked.status_code == 200, asked.text
+        assert ana.execute("SELECT count(*), count(email) FROM orders").fetchone() == (2, 2)
+        warehouse.run("SET ROLE {owner}; ALTER TABLE orders ADD COLUMN note text; RESET ROLE")
+        eventually(lambda: is_refused(ana, "SELECT note FROM public.orders"), 10)
+        assert ana.execute("SELECT count(email) FROM public.orders").fetchone() == (2,)
+
+
+def is_refused(session: Connection, query: LiteralString) -> bool:
+    try:
+        session.execute(query)
+    except psycopg.errors.InsufficientPrivilege:
+        return True
+    return False

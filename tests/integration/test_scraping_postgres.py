@@ -146,6 +146,16 @@ def test_a_partition_has_what_protects_its_table(warehouse: Warehouse) -> None:
     assert ("shop.visits.address", "shop.visits_26.address") in edges(warehouse, "shop.visits_26")
 
 
+def test_a_generated_column_comes_from_those_it_is_computed_from(warehouse: Warehouse) -> None:
+    warehouse.execute(
+        b"ALTER TABLE shop.customers ADD copied text GENERATED ALWAYS AS (lower(email) || country) STORED"
+    )
+    assert edges(warehouse, "shop.customers.copied") == {
+        ("shop.customers.email", "shop.customers.copied"),
+        ("shop.customers.country", "shop.customers.copied"),
+    }
+
+
 def test_names_in_other_spellings_stay_apart(warehouse: Warehouse) -> None:
     warehouse.execute(
         b'CREATE TABLE shop."Odd.Name" ("E-Mail" text, "e-mail" text)',

@@ -16,7 +16,7 @@ from lily.log.producer import LogProducer
 from lily.repositories.keyrings import open_keyring
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.connectors import PostgresConnectors
-from lily.repositories.postgres.enforcement import EnforcementLedger, KnownColumns
+from lily.repositories.postgres.enforcement import EnforcementLedger, KnownPlaces
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns
 from lily.repositories.postgres.protection_rules import PostgresProtectionRules
@@ -55,7 +55,7 @@ class EnforcementParts:
         return Wishes(
             PostgresProtectionRules(self.database),
             PostgresProtectedColumns(self.homes),
-            KnownColumns(self.homes),
+            KnownPlaces(self.homes),
         )
 
     @property

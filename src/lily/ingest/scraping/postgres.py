@@ -14,7 +14,7 @@ from lily.domain.connectors import SAFE_AUTH
 from lily.domain.scraping import Found, FoundLineage, Target
 from lily.ingest.scraping.postgres_catalogs import Catalog, Relation, Row
 from lily.ingest.scraping.sources import SourceRefused, SourceUnreachable
-from lily.ingest.scraping.view_lineage import View, inherited
+from lily.ingest.scraping.view_lineage import View, generated, inherited
 from lily.repositories.postgres.queries import load
 
 _QUERIES = load("postgres.sql", __package__)
@@ -89,6 +89,7 @@ class _Reading:
             if column is not None:
                 yield column
         yield from self._inheritance()
+        yield from self._generated()
         for oid, text, uses in self._rows("views", schemas=oids):
             if oid in catalog.relations and text:
                 used = {each: catalog.relations[each] for each, _ in uses if each in catalog.relations}
@@ -102,6 +103,12 @@ class _Reading:
                 parents[child].append(relations[parent])
         for child, of_child in parents.items():
             yield inherited(relations[child], of_child)
+
+    def _generated(self) -> Iterator[FoundLineage]:
+        for oid, number, sources in self._rows("generated"):
+            relation = self._catalog.relations.get(oid)
+            if relation is not None and number in relation.columns:
+                yield generated(relation, number, sources)
 
     def _rows(self, query: str, **values: Any) -> Iterator[Row]:
         """The rows, fetched in pieces: a catalog may have millions."""

@@ -58,6 +58,21 @@ SELECT i.inhparent, i.inhrelid FROM pg_catalog.pg_inherits AS i
   JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid AND c.relkind IN ('r', 'p', 'f')
  ORDER BY i.inhrelid, i.inhseqno
 
+-- name: generated
+-- Columns that are computed from others of their table, and those.
+SELECT a.attrelid, a.attnum,
+       ARRAY(SELECT DISTINCT u.refobjsubid::integer FROM pg_catalog.pg_depend AS u
+              WHERE (u.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND u.objid = d.oid
+                     OR u.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND u.objid = a.attrelid
+                        AND u.objsubid = a.attnum)
+                AND u.refclassid = 'pg_catalog.pg_class'::pg_catalog.regclass AND u.refobjid = a.attrelid
+                AND u.refobjsubid > 0 AND u.refobjsubid <> a.attnum
+              ORDER BY 1)
+  FROM pg_catalog.pg_attribute AS a
+  JOIN pg_catalog.pg_attrdef AS d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+ WHERE a.attgenerated <> '' AND NOT a.attisdropped
+ ORDER BY a.attrelid, a.attnum
+
 -- name: views
 -- The text of every view, and the relations and columns PostgreSQL knows it to use (column 0: which is not known).
 SELECT c.oid, pg_catalog.pg_get_viewdef(c.oid),

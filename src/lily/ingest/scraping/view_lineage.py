@@ -103,6 +103,15 @@ def inherited(child: Relation, parents: Sequence[Relation]) -> FoundLineage:
     return FoundLineage(child.external_id, basis, lambda: edges)
 
 
+def generated(relation: Relation, number: int, sources: Sequence[int]) -> FoundLineage:
+    """That a column is computed from others of its table: what protects one of them protects it."""
+    target = relation.column(relation.columns[number])
+    known = [relation.columns[each] for each in sources if each in relation.columns]
+    edges = [FoundEdge(relation.column(name), target, subtype="TRANSFORMATION") for name in known]
+    basis = sha256("\x1f".join(f"{edge.source} {edge.target}" for edge in edges).encode()).hexdigest()
+    return FoundLineage(target, basis, lambda: edges)
+
+
 def _columns(name: str, by_name: Mapping[str, Relation]) -> list[str]:
     """The column of this name in lower case; all columns of the table when it has none of that name."""
     table, _, wanted = name.rpartition(".")

@@ -148,13 +148,22 @@ class EnforcementLedger:
         return dict(rows[0][0]) if rows else None
 
 
-class KnownColumns:
-    """The columns a database is known to have, in the database its tenant lives in."""
+@dataclass(frozen=True, slots=True)
+class KnownPlace:
+    """An asset in a database; `is_classified`: somebody gave it a tag."""
+
+    external_id: str
+    is_column: bool
+    is_classified: bool
+
+
+class KnownPlaces:
+    """The tables, views and columns a database is known to have, in the database its tenant lives in."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def of(self, tenant_id: str, source: str, connector_id: str) -> list[str]:
-        """Their external ids."""
+    async def of(self, tenant_id: str, source: str, connector_id: str) -> list[KnownPlace]:
         values = {"tenant_id": tenant_id, "source": source, "connector_id": connector_id}
-        return [row[0] for row in await self._database.fetch(_QUERIES["known_columns"], values)]
+        rows = await self._database.fetch(_QUERIES["known_places"], values)
+        return [KnownPlace(*row) for row in rows]

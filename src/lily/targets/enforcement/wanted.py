@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lily.domain.protection import Column, Protection
-from lily.repositories.postgres.enforcement import KnownColumns
+from lily.repositories.postgres.enforcement import KnownPlaces
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns, judged
 from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.targets.enforcement.targets import Access
@@ -14,7 +14,8 @@ from lily.targets.enforcement.targets import Access
 
 @dataclass(slots=True)
 class Wanted:
-    """Of one database: where each column's asset says it is and what protects it, and the known relations."""
+    """Of one database: where each column's asset says it is and what protects it, and what is known of it: by
+    external id the relations that are classified and the columns that are assets."""
 
     columns: dict[str, tuple[str, tuple[Protection, ...]]] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
@@ -28,7 +29,6 @@ class Wanted:
         return {place: tuple(sorted(each, key=lambda one: one.strictness)) for place, each in merged.items()}
 
     def put(self, column: Column, protections: tuple[Protection, ...]) -> None:
-        self.known |= relations_of(column.external_id)
         self.columns[column.asset_id] = column.external_id, protections
 
 
@@ -36,7 +36,7 @@ class Wishes:
     """Reads the rules and the columns they are about, in the database each tenant lives in."""
 
     def __init__(
-        self, rules: PostgresProtectionRules, columns: PostgresProtectedColumns, known: KnownColumns
+        self, rules: PostgresProtectionRules, columns: PostgresProtectedColumns, known: KnownPlaces
     ) -> None:
         self._rules = rules
         self._columns = columns
@@ -50,15 +50,30 @@ class Wishes:
             if is_of(column, access):
                 wanted.put(column, protections)
         if access.options.deny_unknown:
-            for place in await self._known.of(access.tenant_id, access.source, access.connector_id):
-                wanted.known |= relations_of(place)
+            wanted.known = await self._known_of(access)
         return wanted
 
     async def refresh(self, access: Access, wanted: Wanted, assets: Sequence[str]) -> set[str]:
         """Look again at what these assets are or contain; returns the relations for which it matters."""
         rules = await self._rules.load(access.tenant_id)
         found = judged(await self._columns.below(access.tenant_id, assets), rules)
-        return renew(access, wanted, assets, found)
+        affected = renew(access, wanted, assets, found)
+        if access.options.deny_unknown:
+            known = await self._known_of(access)
+            for place in known ^ wanted.known:
+                affected |= {place} | relations_of(place)
+            wanted.known = known
+        return affected
+
+    async def _known_of(self, access: Access) -> set[str]:
+        """A relation is known when somebody gave it, or one of its columns, a tag."""
+        known: set[str] = set()
+        for place in await self._known.of(access.tenant_id, access.source, access.connector_id):
+            if place.is_column:
+                known |= {place.external_id}
+            if place.is_classified:
+                known |= relations_of(place.external_id) if place.is_column else {place.external_id}
+        return known
 
 
 def is_of(column: Column, access: Access) -> bool:
@@ -88,10 +103,7 @@ def renew(
         affected |= relations_of(place) if protections else set()
     for column, protections in of_here:
         before = wanted.columns.get(column.asset_id, (column.external_id, ()))
-        is_new = not relations_of(column.external_id) <= wanted.known
         wanted.put(column, protections)
         if before != (column.external_id, protections):
             affected |= relations_of(before[0]) | relations_of(column.external_id)
-        if is_new and access.options.deny_unknown:
-            affected |= relations_of(column.external_id)
     return affected

@@ -28,7 +28,7 @@ from lily.targets.enforcement.views import shadow_of
 _CONTROL, _TARGET = load("enforcement_control.sql"), load("enforcement_target.sql")
 #: By the external ids of columns.
 Protections = Mapping[str, tuple[Protection, ...]]
-#: The external ids of the relations Lily knows.
+#: The external ids of the relations that are classified, and of the columns that are assets.
 Known = set[str] | None
 
 _log = structlog.get_logger(__name__)
@@ -68,9 +68,10 @@ class Workshop:
         """The work on the relations in a scope and their relatives."""
         roles = read_roles(self._connection)
         found = self._relations(scope)
-        if self._options.deny_unknown and known is not None and scope == EVERYTHING:
+        if self._options.deny_unknown and known is not None:
             numbers = [each.oid for each in found if f"{self.database}.{each.label}" in known]
-            self._fetch(_CONTROL["set_known"], {"known": numbers})
+            looked_at = None if scope == EVERYTHING else [each.oid for each in found]
+            self._fetch(_CONTROL["set_known"], {"known": numbers, "found": looked_at})
         by_oid = shields(found, protections, self.database)
         planned = (plan(each, self._shield(each, by_oid[each.oid], known), roles) for each in found)
         return [work for work in planned if work is not None]
@@ -176,10 +177,15 @@ class Workshop:
             self._fetch(_CONTROL["end_work"])
 
     def _shield(self, relation: Relation, shield: Shield, known: Known) -> Shield:
-        label = f"{self.database}.{relation.label}"
-        if not self._options.deny_unknown or known is None or label in known:
+        if not self._options.deny_unknown or known is None:
             return shield
-        return {column.number: (UNKNOWN,) for column in relation.columns}
+        label = f"{self.database}.{relation.label}"
+        unknown = {
+            column.number: (UNKNOWN,)
+            for column in relation.columns
+            if label not in known or f"{label}.{column.name}" not in known
+        }
+        return {**shield, **unknown}
 
     def _relations(self, scope: Scope) -> list[Relation]:
         values = {

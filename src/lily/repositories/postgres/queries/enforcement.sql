@@ -81,9 +81,13 @@ UPDATE enforcement_requests SET done_at = clock_timestamp(), outcome = %(outcome
 SELECT outcome FROM enforcement_requests
  WHERE tenant_id = %(tenant_id)s AND request_id = %(request_id)s AND done_at IS NOT NULL
 
--- name: known_columns
--- KnownColumns.of: for databases in which nobody reads what Lily does not know.
-SELECT external_id FROM assets
- WHERE tenant_id = %(tenant_id)s AND asset_type = 'column' AND external_id IS NOT NULL
-   AND NOT coalesce(is_deleted, false)
-   AND coalesce(metadata ->> 'connector_id' = %(connector_id)s::text, data_source = %(source)s::text)
+-- name: known_places
+-- KnownPlaces.of: for databases in which nobody reads what is not classified. Tags that came by lineage or from what
+-- contains an asset are nobody's decision about it.
+SELECT a.external_id, a.asset_type = 'column',
+       EXISTS (SELECT FROM effective_tags t
+                WHERE t.tenant_id = a.tenant_id AND t.asset_id = a.asset_id AND t.is_asserted)
+  FROM assets a
+ WHERE a.tenant_id = %(tenant_id)s AND a.asset_type IN ('table', 'view', 'column') AND a.external_id IS NOT NULL
+   AND NOT coalesce(a.is_deleted, false)
+   AND coalesce(a.metadata ->> 'connector_id' = %(connector_id)s::text, a.data_source = %(source)s::text)

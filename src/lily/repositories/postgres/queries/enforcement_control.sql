@@ -323,8 +323,9 @@ ON CONFLICT (id) DO UPDATE SET deny_unknown = excluded.deny_unknown
  WHERE options.deny_unknown <> excluded.deny_unknown
 
 -- name: set_known
--- Workshop.plan, where unknown relations are denied: which ones are known.
-WITH gone AS (DELETE FROM lily_protection.known WHERE relation <> ALL (%(known)s::bigint[]::oid[]))
+-- Workshop.plan, where unknown relations are denied: which ones of those it looked at, or of all, are known.
+WITH gone AS (DELETE FROM lily_protection.known WHERE relation <> ALL (%(known)s::bigint[]::oid[])
+                 AND (%(found)s::bigint[] IS NULL OR relation = ANY (%(found)s::bigint[]::oid[])))
 INSERT INTO lily_protection.known SELECT unnest(%(known)s::bigint[])::oid ON CONFLICT DO NOTHING
 
 -- name: read_shape
