@@ -18,6 +18,7 @@ from kit.lineage_model import Said
 from kit.lineage_runs import Graph
 from kit.model import Event
 from lily.domain.assets import Field
+from lily.ingest.webhooks import refusals
 from lily.log.topics import Topic
 from lily.settings import Settings
 
@@ -136,8 +137,66 @@ def test_a_replayed_delivery_does_not_undo_what_happened_since(site: Site) -> No
     resolved = monte_carlo.update("a", "resolved")
     incident = site.report(connector, monte_carlo.created("a", "orders"), resolved)
     site.report(connector, monte_carlo.update("a", "status_updated", alert_feedback="no_status"))
-    assert site.report(connector, resolved) == incident
+    for replayed in (resolved, resolved.replace(b": ", b":   "), resolved.replace(b"{", b"\n{ ")):
+        assert site.report(connector, replayed) == incident, "what is not signed makes no other delivery"
     assert site.incident(incident)["status"] == "open"
+
+
+def test_who_guesses_secrets_is_not_listened_to_for_a_while_and_others_are(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusals, "MOST_REFUSED", 3)
+    mine, other = site.connect(), site.connect(name="other")
+    body = monte_carlo.created("a", "orders")
+    assert [site.deliver(mine, body, "guess").status_code for _ in range(3)] == [403] * 3
+    answer = site.deliver(mine, body)
+    problem(answer, 429, "too_many_requests")
+    assert 0 < int(answer.headers["retry-after"]) <= 60
+    assert site.deliver(other, body).status_code == 200
+
+
+def test_a_delivery_is_not_read_beyond_what_it_may_have(site: Site) -> None:
+    connector = site.connect()
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(9):
+            yield b" " * 65_536
+
+    path = f"/lily/v1/webhooks/monte-carlo/{connector}"
+    headers = {"content-type": "application/json"}
+    answer = site.api.client.post(path, content=chunks(), headers=headers)
+    problem(answer, 413, "content_too_large")
+    assert "524,288" in answer.json()["detail"]
+
+
+def test_a_large_delivery_of_a_source_with_many_connectors_is_taken(site: Site) -> None:
+    connector = site.connect()
+    for number in range(3):
+        site.connect(name=f"other{number}", secret=f"another {number}")
+    body = monte_carlo.created("a", "orders")
+    large = body[:-1] + b', "more": "' + b"x" * 100_000 + b'"}'
+    assert site.deliver(connector, large).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"user_id": "connector/mc", "scope": "all"},
+        {"role": "connector", "scope": "all"},
+        {"user_id": "connector/mc", "asset_id": "orders"},
+        {"user_id": "connector/mc", "scope": "source", "value": "warehouse"},
+    ],
+)
+def test_a_connector_reports_only_what_no_policy_forbids(site: Site, policy: dict[str, str]) -> None:
+    config = {"assets": {"db:shop.orders": "orders"}, "data_source": "warehouse"}
+    connector = site.connect(**config)
+    body = monte_carlo.created("a", "orders")
+    assert site.deliver(connector, body).status_code == 200
+    forbidding = {"access_type": "WRITE", "effect": "forbid"} | policy
+    assert site.call("POST", "/lily/v1/access/policies", json=forbidding).status_code == 201
+    problem(site.deliver(connector, body), 403, "forbidden")
+    noted = "SELECT count(*) FROM audit WHERE NOT allowed AND tenant_id = %s AND actor = 'connector/mc'"
+    eventually(lambda: site.api.fetch(noted, site.tenant)[0][0] >= 1)
 
 
 def test_an_incident_is_on_its_asset_and_upstream_of_everything_below_until_it_is_resolved(

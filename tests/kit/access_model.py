@@ -17,6 +17,7 @@ DEFAULTS = {
     "viewer": {"READ"},
     "scraper": {"READ", "WRITE", "DELETE"},
     "auditor": {"AUDIT"},
+    "connector": {"WRITE"},
 }
 
 

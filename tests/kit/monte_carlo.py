@@ -38,8 +38,8 @@ def created(alert: str, table: str, group: str = "db:shop") -> bytes:
 
 
 def update(alert: str, event: str, **said: Any) -> bytes:
-    """What becomes of it; `event` is one of UPDATES."""
-    return _body(alert, "update_incident", UPDATES[event] | said)
+    """What becomes of it; `event` is one of UPDATES, by Monte Carlo's names of them."""
+    return _body(alert, event, UPDATES[event] | said)
 
 
 def _body(alert: str, kind: str, said: dict[str, Any]) -> bytes:

@@ -110,8 +110,14 @@ def check_uuid(text: str, what: str) -> str:
         raise MalformedRequest(f"a {what}'s id is a UUID, not {text[:64]!r}") from None
 
 
-async def read_body(request: Request, media_types: tuple[str, ...] = JSON_TYPES) -> bytes:
-    """The whole body, at most 16 MB of one of these media types."""
+async def read_body(
+    request: Request, media_types: tuple[str, ...] = JSON_TYPES, most: int = MAX_BODY_BYTES
+) -> bytes:
+    """The whole body, at most 16 MB or so many bytes of one of these media types.
+
+    Of a body that is too large nothing is kept, but up to 16 MB it is let come: who is cut off in the middle
+    does not read the answer.
+    """
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type not in media_types:
         raise UnsupportedMediaType(
@@ -120,16 +126,21 @@ async def read_body(request: Request, media_types: tuple[str, ...] = JSON_TYPES)
         )
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
-        raise _too_large()
+        raise _too_large(most)
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > MAX_BODY_BYTES:
-            raise _too_large()
-        chunks.append(chunk)
+            raise _too_large(most)
+        if size <= most:
+            chunks.append(chunk)
+        else:
+            chunks.clear()
+    if size > most:
+        raise _too_large(most)
     return b"".join(chunks)
 
 
-def _too_large() -> ContentTooLarge:
-    return ContentTooLarge(f"the body is larger than {MAX_BODY_BYTES:,} bytes; send smaller batches")
+def _too_large(most: int) -> ContentTooLarge:
+    return ContentTooLarge(f"the body is larger than {most:,} bytes; send less at a time")

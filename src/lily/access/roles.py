@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from lily.access.decisions import ASSET, Action
 
+#: As which a connector reports incidents; a policy can forbid it, or one connector by its name.
+CONNECTOR = "connector"
 _EVERY_ACTION = frozenset(Action)
 _ADMINISTRATION = (
     "policy",
@@ -49,6 +51,7 @@ def _grants() -> tuple[Grant, ...]:
         Grant("editor", frozenset({write}), "subscription"),
         Grant("viewer", frozenset({read})),
         Grant("scraper", frozenset({read, write, delete})),
+        Grant(CONNECTOR, frozenset({write})),
         Grant("engine", frozenset({read}), "protection"),
         Grant("auditor", frozenset({Action.AUDIT}), None),
         *(Grant("auditor", frozenset({read}), kind) for kind in _ADMINISTRATION),

@@ -17,6 +17,7 @@ ON_ASSETS = {
     "viewer": {Action.READ},
     "scraper": {Action.READ, Action.WRITE, Action.DELETE},
     "auditor": {Action.AUDIT},
+    "connector": {Action.WRITE},
     "": set(),
     "Owner": set(),
     "admin": set(),

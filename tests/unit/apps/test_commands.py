@@ -68,7 +68,7 @@ def test_a_token_stands_alone_on_the_last_line_and_the_key_is_kept(lily: Command
 def test_an_unknown_role_is_refused_with_the_known_ones(lily: CommandLine, tmp_path: Path) -> None:
     line = lily.refusal("token", "--tenant", "acme", "--role", "king", "--data-dir", tmp_path)
     assert "'king'" in line
-    assert "known: owner, steward, editor, viewer, scraper, engine, auditor" in line
+    assert "known: owner, steward, editor, viewer, scraper, connector, engine, auditor" in line
 
 
 @pytest.mark.parametrize("tenant", ["", "a b", "a/b", "ä", "x" * 64])

@@ -56,7 +56,7 @@ def test_what_monte_carlo_signs_is_authentic_whatever_its_spelling(body: bytes) 
 )
 def test_what_is_no_object_that_can_be_kept_is_malformed(body: bytes) -> None:
     with pytest.raises(MalformedRequest):
-        authentic(body, {"x-mcd-signature": "0"})
+        authentic(body, {"x-mcd-signature": "0" * 128})
 
 
 def test_the_example_of_the_documentation_opens_an_incident() -> None:
@@ -94,6 +94,32 @@ def test_each_update_says_what_has_changed(event: str, kind: str, said: dict[str
     assert one.kind == kind
     assert said.items() <= one.said.items()
     assert one.first == {}
+
+
+@pytest.mark.parametrize("feedback", [{}, {"alert_feedback": None}])
+@pytest.mark.parametrize(
+    ("named", "status"),
+    [
+        ("acknowledged", "acknowledged"),
+        ("alert_acknowledged", "acknowledged"),
+        ("resolved", "resolved"),
+        ("Alert Resolved", "resolved"),
+        ("status_updated", None),
+        ("unresolved", None),
+    ],
+)
+def test_where_nothing_else_tells_the_status_the_name_of_the_event_does(
+    named: str, status: str | None, feedback: dict[str, Any]
+) -> None:
+    [one] = SOURCE.parse({"type": named, "payload": {"incident_id": "a"} | feedback}, {})
+    assert one.said.get("status") == status
+    assert "feedback" not in one.said
+
+
+def test_what_is_signed_is_the_same_however_it_is_spelled() -> None:
+    body = sender.update("a", "resolved")
+    spaced = body.replace(b": ", b" :   ")
+    assert len({SOURCE.signed(Delivery(each, {}, NOW)) for each in (body, spaced)}) == 1
 
 
 @pytest.mark.parametrize("feedback", ["expected", "no_action_needed", "false_positive", "fixed"])

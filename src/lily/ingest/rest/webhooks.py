@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -11,23 +11,39 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from lily.access.admission import admit
+from lily.access.calls import forbidden
+from lily.access.decisions import Action, Resource
+from lily.access.notebooks import Notebook
+from lily.access.origins import origin_of
 from lily.access.principals import Principal
-from lily.access.requests import JSON_TYPES, ContentTooLarge, read_body
+from lily.access.requests import JSON_TYPES, read_body
+from lily.access.roles import CONNECTOR
+from lily.domain.conditions import Circumstances
 from lily.domain.connectors import Connector
 from lily.domain.errors import Forbidden
 from lily.domain.event_ids import batch_id_from_key
-from lily.domain.incidents import incident_id
+from lily.domain.incidents import Step, incident_id
 from lily.ingest.assertions import Arrival
 from lily.ingest.incidents import draft_step
 from lily.ingest.recorder import Recorder, Submission, Waiting
 from lily.ingest.rest.bodies import answers
 from lily.ingest.webhooks.receivers import Receivers
-from lily.ingest.webhooks.sources import Delivery, WebhookSource
+from lily.ingest.webhooks.sources import Config, Delivery, WebhookSource
 
 SEEDED = "/webhook/monte-carlo"
 CONNECTORS = "/lily/v1/webhooks/{source}/{connector_id}"
 MAX_BODY_BYTES = 512 * 1024
 _BODY = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}
+
+
+@dataclass(frozen=True)
+class _Report:
+    """What an authentic delivery says; one with the same `signed` content says the same."""
+
+    steps: Sequence[Step]
+    connector: Connector
+    arrival: Arrival
+    signed: bytes
 
 
 @dataclass(frozen=True)
@@ -67,23 +83,22 @@ class WebhookRoutes:
             raise Forbidden("the signature is missing or is not that of a connector here; check its secret")
         delivery = await _delivery(request)
         connector = await self.receivers.authentic(source, delivery, connector_id)
-        principal = Principal(connector.tenant_id, f"connector/{connector.name}", frozenset(), frozenset())
+        principal = Principal(connector.tenant_id, f"connector/{connector.name}", frozenset({CONNECTOR}))
         request.state.principal = principal  # for the audit
         await admit(request, principal, writing=True)
-        return await self._record(request, source, connector, delivery)
-
-    async def _record(
-        self, request: Request, source: WebhookSource, connector: Connector, delivery: Delivery
-    ) -> Response:
-        """Answer when the log has it. A delivery that is repeated has the same id and counts once."""
-        subject = f"connector/{connector.name}"
-        arrival = Arrival(
-            connector.tenant_id, subject, request.url.path, request.state.traceparent, delivery.at
-        )
         steps = source.parse(delivery.payload, connector.config)
+        await _require(request, principal, steps, connector.config)
+        arrival = Arrival(
+            connector.tenant_id, principal.subject, request.url.path, request.state.traceparent, delivery.at
+        )
+        return await self._record(_Report(steps, connector, arrival, source.signed(delivery)))
+
+    async def _record(self, report: _Report) -> Response:
+        """Answer when the log has it. A delivery that is repeated has the same id and counts once."""
+        connector, steps, arrival = report.connector, report.steps, report.arrival
         drafts = [draft_step(step, connector, arrival) for step in steps]
         scope = f"{connector.tenant_id}/webhook/{connector.connector_id}"
-        event_id = batch_id_from_key(scope, sha256(delivery.body).hexdigest(), len(drafts))
+        event_id = batch_id_from_key(scope, sha256(report.signed).hexdigest(), len(drafts))
         submission = Submission(arrival, drafts, Waiting(0, must_see=False), None)
         await self.recorder.record_once(submission, event_id)
         reported = dict.fromkeys(incident_id(connector.connector_id, step.external_id) for step in steps)
@@ -92,7 +107,20 @@ class WebhookRoutes:
 
 
 async def _delivery(request: Request) -> Delivery:
-    body = await read_body(request, JSON_TYPES)
-    if len(body) > MAX_BODY_BYTES:
-        raise ContentTooLarge(f"a webhook has at most {MAX_BODY_BYTES:,} bytes")
-    return Delivery(body, dict(request.headers), datetime.now(UTC))
+    body = await read_body(request, JSON_TYPES, MAX_BODY_BYTES)
+    return Delivery(body, dict(request.headers), datetime.now(UTC), origin_of(request).address)
+
+
+async def _require(request: Request, principal: Principal, steps: Sequence[Step], config: Config) -> None:
+    """`Forbidden` when the connector may not write to an asset that a step names."""
+    app, origin, tenant_id = request.app.state, origin_of(request), principal.tenant_id
+    known = Circumstances(datetime.now(UTC), origin.address, "")
+    source = str(config.get("data_source") or "")
+    named = [name for step in steps for name in step.said.get("names") or ()]
+    await app.access.refresh(tenant_id)
+    for name in dict.fromkeys(named or [""]):
+        resource = Resource(tenant_id, id=name, data_source=source)
+        decision = app.access.decide(principal, Action.WRITE, resource, known)
+        if not decision.allowed:
+            Notebook(app.trail, principal, origin).note(Action.WRITE, resource, decision)
+            raise forbidden(principal, Action.WRITE, decision)

@@ -1,17 +1,17 @@
 """Monte Carlo: alerts and what becomes of them, signed over the url-encoded body.
 
-An update does not name itself; it carries what has changed (`alert_feedback`, `declared_alert_severity`,
-`owner`), in its payload or beside it. It has no time either: of two updates the one that
-arrives later counts.
+An update carries what has changed (`alert_feedback`, `declared_alert_severity`, `owner`), in its payload or
+beside it; where it says nothing about the status, the word in its `type` does. It has no time: of two updates
+the one that arrives later counts.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlencode
 
 from lily.domain.connectors import SECRET, ConnectorType
 from lily.domain.incidents import SEVERITIES, Status, Step, StepKind, kind_of
@@ -22,6 +22,7 @@ from lily.ingest.webhooks.sources import (
     WebhookSource,
     check_keys,
     check_naming,
+    form_of,
     named,
     same,
     unread,
@@ -40,6 +41,9 @@ FEEDBACK = {
     "no_action_needed": Status.RESOLVED,
     "false_positive": Status.RESOLVED,
 }
+#: The same by the name of what happened, which comes without a feedback where nobody gave any.
+_EVENTS = {"acknowledged": Status.ACKNOWLEDGED, "resolved": Status.RESOLVED}
+_DIGITS = 128  # of SHA-512, in hexadecimal
 _MOST = 64
 _UPDATES = ("alert_feedback", "declared_alert_severity", "owner")
 _TICKETS = ("external_ticket", "external_ticket_url", "ticket_url", "ticket")
@@ -48,13 +52,22 @@ Fields = dict[str, Any]
 
 
 def signature(secret: str, payload: Fields) -> str:
-    """As Monte Carlo computes it: over the parsed body, url-encoded with Python's own spelling of values."""
-    return hmac.new(secret.encode(), urlencode(payload).encode(), hashlib.sha512).hexdigest()
+    """As Monte Carlo computes it: over the parsed body, url-encoded."""
+    return _sign(secret, form_of(payload))
+
+
+def _sign(secret: str, form: bytes) -> str:
+    return hmac.digest(secret.encode(), form, hashlib.sha512).hex()
 
 
 def is_authentic(delivery: Delivery, _config: Config, secrets: Secrets) -> bool:
     given = delivery.headers.get(SIGNATURE, "")
-    return bool(given) and same(given, signature(secrets[SECRET], delivery.payload))
+    return len(given) == _DIGITS and same(given, _sign(secrets[SECRET], delivery.form))
+
+
+def signed(delivery: Delivery) -> bytes:
+    """Not the body: its white space, and how its numbers are written, are not signed."""
+    return delivery.form
 
 
 def parse(payload: Fields, config: Config) -> Sequence[Step]:
@@ -87,6 +100,8 @@ def _changed(payload: Fields, alert: Fields) -> Fields:
         if feedback not in FEEDBACK:
             raise unread(f"alert_feedback {str(feedback)[:64]!r} is none of {', '.join(FEEDBACK)}")
         said |= {"feedback": feedback, "status": FEEDBACK[feedback].value}
+    elif (status := _status_by_type(payload)) is not None:
+        said["status"] = status.value
     if "declared_alert_severity" in given:
         severity = given["declared_alert_severity"]
         if severity is not None and severity not in SEVERITIES:
@@ -95,6 +110,11 @@ def _changed(payload: Fields, alert: Fields) -> Fields:
     if "owner" in given:
         said["owner"] = _text(given["owner"])
     return said
+
+
+def _status_by_type(payload: Fields) -> Status | None:
+    words = re.findall("[a-z]+", str(payload.get("type", "")).lower())
+    return next((_EVENTS[word] for word in words if word in _EVENTS), None)
 
 
 def _about(alert: Fields, config: Config) -> Fields:
@@ -178,4 +198,5 @@ SOURCE = WebhookSource(
     type=ConnectorType("monte-carlo", {SECRET: True}, check_config, destinations=frozenset()),
     is_authentic=is_authentic,
     parse=parse,
+    signed=signed,
 )

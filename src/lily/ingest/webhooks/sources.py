@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
+from urllib.parse import urlencode
 
 from lily.access.requests import MalformedRequest
 from lily.domain.assets import derive_asset_id
@@ -22,11 +23,12 @@ Secrets = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Delivery:
-    """One webhook as it came: the raw body counts, signatures are over it."""
+    """One webhook as it came, from which address."""
 
     body: bytes
     headers: Mapping[str, str]
     at: datetime
+    address: str = ""
 
     @cached_property
     def payload(self) -> dict[str, Any]:
@@ -42,15 +44,33 @@ class Delivery:
             raise MalformedRequest("the body has the character U+0000, which cannot be kept")
         return content
 
+    @cached_property
+    def form(self) -> bytes:
+        return form_of(self.payload)
+
+
+def form_of(payload: Mapping[str, Any]) -> bytes:
+    """The payload url-encoded, with Python's own spelling of values."""
+    return urlencode(payload).encode()
+
+
+def _body(delivery: Delivery) -> bytes:
+    return delivery.body
+
 
 @dataclass(frozen=True)
 class WebhookSource:
     """A type of connector that reports incidents. `is_authentic` compares in constant time; `parse` says what
-    a payload means, or raises `InvalidInput`."""
+    a payload means, or raises `InvalidInput`.
+
+    `signed` is what the signature vouches for. Deliveries in which it is the same are the same delivery: what
+    is not signed, anybody could have changed.
+    """
 
     type: ConnectorType
     is_authentic: Callable[[Delivery, Config, Secrets], bool]
     parse: Callable[[dict[str, Any], Config], Sequence[Step]]
+    signed: Callable[[Delivery], bytes] = _body
 
 
 def same(given: str, expected: str) -> bool:
