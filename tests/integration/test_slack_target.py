@@ -69,16 +69,34 @@ def test_an_open_incident_has_a_button_only_where_slack_can_answer(database: str
             async with dispatching(database, connectors) as dispatch:
                 await dispatch.enqueue(*told)
                 await dispatch.settled(told)
-            values = [
-                button["value"]
+            buttons = [
+                (button["action_id"], button["value"])
                 for root in slack.roots()
                 for block in root["blocks"]
                 if block["type"] == "actions"
                 for button in block["elements"]
             ]
-            assert values == ["i1"]
+            assert buttons == [("lily.acknowledge", "i1"), ("lily.snooze", "incident:i1")]
 
     asyncio.run(run())
+
+
+def test_the_card_has_what_people_need_and_three_buttons() -> None:
+    fields = (("Owner", "ada"), ("Rule", "at least 100 rows"), ("Blast radius", "12 downstream"))
+    said = message(
+        "Incident opened: Volume on orders",
+        incident_id="i1",
+        fields=fields,
+        event_id="0198a7a0",
+        link="https://lily.example/lily/v1/incidents/i1",
+    )
+    header, facts, context, actions = blocks_of(said, datetime(2026, 1, 1, tzinfo=UTC), with_button=True)
+    assert header["text"]["text"] == "🔴 Incident opened: Volume on orders"
+    assert [each["text"] for each in facts["fields"]] == [f"*{name}*\n{value}" for name, value in fields]
+    reason, told = (each["text"] for each in context["elements"])
+    assert reason == said.reason
+    assert told == "2026-01-01 00:00:00 UTC · incident.opened · event 0198a7a0"
+    assert [each["text"]["text"] for each in actions["elements"]] == ["Open", "Acknowledge", "Snooze 1 h"]
 
 
 def test_a_storm_of_one_cause_is_one_message(database: str) -> None:

@@ -140,6 +140,27 @@ def test_upstream_of_an_asset_is_all_it_depends_on(settings_without_log: Setting
     asyncio.run(run())
 
 
+def test_an_incident_tells_its_rule_and_how_much_is_downstream_that_the_owner_may_read(
+    settings_without_log: Settings,
+) -> None:
+    async def run() -> None:
+        async with world(settings_without_log) as here:
+            await here.subscribe()
+            broken = opened("orders", rule={"description": "at least 100 rows", "type": "volume"})
+            [match] = await here.matches(broken)
+            fields = dict(match.message.fields)
+            assert (fields["Rule"], fields["Blast radius"]) == ("at least 100 rows", "2 downstream")
+            assert match.message.event_id == broken.event_id
+            here.execute("UPDATE assets SET user_tags = '{pii}' WHERE asset_id = 'dashboard'")
+            here.hide("pii")
+            [match] = await here.matches(opened("orders"))
+            assert dict(match.message.fields)["Blast radius"] == "1 downstream"
+            [match] = await here.matches(opened("beside"))
+            assert "Blast radius" not in dict(match.message.fields)
+
+    asyncio.run(run())
+
+
 def test_lineage_is_followed_once_for_all_changes(
     settings_without_log: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

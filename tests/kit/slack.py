@@ -22,6 +22,8 @@ from kit.receivers import Received, Receiver, Reply
 TOKEN = "xoxb-fake-0123456789"
 SIGNING_SECRET = "8f742231b10e8888abcd99yyyzzz85a5"
 HOOK = "/services/T0/B0/abc"
+#: Where an answer to who pressed a button goes.
+RESPONSES = "/actions/T0/1/x"
 _MOST_BLOCKS = 50
 _MOST_CHARACTERS = 13_000
 #: What makes Slack call somebody or show a link in text with markup.
@@ -34,6 +36,8 @@ class FakeSlack:
     def __init__(self) -> None:
         self.channels: dict[str, list[dict[str, Any]]] = {"C0DATA": [], "C0OTHER": []}
         self.mentions: list[str] = []
+        self.whispers: list[str] = []  # what was said to who pressed alone
+        self.emails: dict[str, str] = {}  # of the people of the workspace
         self.throttle: list[float] = []  # what the next answers ask for
         self.fail_next = 0
         self.lose_answers = 0  # take the message, but answer with an error
@@ -45,6 +49,10 @@ class FakeSlack:
     @property
     def hook_url(self) -> str:
         return f"{self._receiver.url}{HOOK}"
+
+    @property
+    def response_url(self) -> str:
+        return f"{self._receiver.url}{RESPONSES}"
 
     @property
     def api_url(self) -> str:
@@ -72,6 +80,8 @@ class FakeSlack:
                 self.fail_next -= 1
                 return Reply(503, b"service_unavailable")
             path = urlsplit(request.path).path
+            if path == RESPONSES:
+                return self._respond(request)
             reply = self._hook(request) if path == HOOK else self._api(path.removeprefix("/api/"), request)
             if self.lose_answers:
                 self.lose_answers -= 1
@@ -89,6 +99,13 @@ class FakeSlack:
         self._show("C0DATA", payload)
         return Reply(200, b"ok")
 
+    def _respond(self, request: Received) -> Reply:
+        payload = _json(request)
+        if payload is None or payload.get("response_type") != "ephemeral" or payload.get("replace_original"):
+            return Reply(400, b"invalid_payload")
+        self.whispers.append(str(payload["text"]))
+        return Reply(200, b"ok")
+
     def _api(self, method: str, request: Received) -> Reply:
         if request.headers.get("authorization") != f"Bearer {TOKEN}":
             return _said(ok=False, error="invalid_auth")
@@ -98,6 +115,8 @@ class FakeSlack:
         payload = asked or _json(request)
         if payload is None:
             return _said(ok=False, error="invalid_json")
+        if method == "users.info":
+            return self._user(payload)
         if payload.get("channel") not in self.channels:
             return _said(ok=False, error="channel_not_found")
         handler = {
@@ -107,6 +126,12 @@ class FakeSlack:
             "conversations.replies": self._replies,
         }.get(method)
         return handler(payload) if handler else _said(ok=False, error="unknown_method")
+
+    def _user(self, asked: dict[str, Any]) -> Reply:
+        if asked.get("user") not in self.emails:
+            return _said(ok=False, error="user_not_found")
+        profile = {"email": self.emails[asked["user"]]}
+        return _said(ok=True, user={"id": asked["user"], "is_email_confirmed": True, "profile": profile})
 
     def _post(self, payload: dict[str, Any]) -> Reply:
         if problem := self._problem(payload):
@@ -169,13 +194,15 @@ class FakeSlack:
         return ""
 
 
-def interaction(action: str, value: str, user: str = "U0ADA", name: str = "ada") -> bytes:
+def interaction(
+    action: str, value: str, user: str = "U0ADA", name: str = "ada", response_url: str = ""
+) -> bytes:
     """The body Slack sends when somebody presses a button."""
     payload = {
         "type": "block_actions",
         "user": {"id": user, "username": name, "name": name, "team_id": "T0"},
         "actions": [{"type": "button", "action_id": action, "value": value, "action_ts": "1"}],
-        "response_url": "https://hooks.slack.com/actions/T0/1/x",
+        "response_url": response_url,
     }
     return urlencode({"payload": json.dumps(payload)}).encode()
 

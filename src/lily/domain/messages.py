@@ -36,6 +36,8 @@ class Message:
     link: str = ""
     #: How many changes the message stands for.
     count: int = 1
+    #: The event that was the change: under it the audit, the dead letters and the traces know it.
+    event_id: str = ""
 
     def document(self) -> dict[str, Any]:
         """As JSON can hold it; `read_message` is the way back."""

@@ -29,7 +29,12 @@ _BEGINNINGS = frozenset({"opened", "reopened"})
 def notification_id(match: Match) -> str:
     """One per person and group: whatever subscription told it, and whoever counts it."""
     subscription = match.subscription
-    parts = (subscription.tenant_id, subscription.owner.lower(), match.message.group_key)
+    return notification_of(subscription.tenant_id, subscription.owner, match.message.group_key)
+
+
+def notification_of(tenant_id: str, person: str, group_key: str) -> str:
+    """The id of a person's notification about a group."""
+    parts = (tenant_id, person.lower(), group_key)
     return str(uuid5(_IDS, "".join(f"{len(part)}:{part}" for part in parts)))
 
 

@@ -14,6 +14,7 @@ from lily.domain.templates import render
 
 _MOST = 300
 _ORIGINS = "Came from"
+_RADIUS = "Blast radius"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Told:
     path: tuple[str, ...] = ()
     #: Where tags came from, as far as the owner may see it.
     origins: tuple[str, ...] = ()
+    #: Of an incident: how many assets are downstream, as far as the owner may see them, in words.
+    radius: str = ""
 
 
 def compose(subscription: Subscription, told: Told, base_url: str = "") -> Message:
@@ -48,12 +51,13 @@ def compose(subscription: Subscription, told: Told, base_url: str = "") -> Messa
         asset_name=values["asset_name"],
         incident_id=change.incident_id,
         link=_link(base_url, change),
+        event_id=change.event_id,
     )
 
 
 def lasting(match: Match) -> Message:
     """The message as it may be kept: whoever reads it later may no longer see other assets than its own."""
-    fields = tuple(field for field in match.message.fields if field[0] != _ORIGINS)
+    fields = tuple(field for field in match.message.fields if field[0] not in (_ORIGINS, _RADIUS))
     return replace(match.message, reason=explain(match.subscription), fields=fields)
 
 
@@ -131,9 +135,17 @@ def _fields(values: dict[str, str], told: Told) -> Sequence[tuple[str, str]]:
         (_ORIGINS, ", ".join(told.origins)),
         ("Severity", values["severity"]),
         ("Status", values["incident_status"]),
+        ("Rule", _rule(told.change)),
+        (_RADIUS, told.radius),
         ("By", values["actor"]),
     ]
     return [(label, text) for label, text in shown if text]
+
+
+def _rule(change: Change) -> str:
+    """What was broken, as the source calls it."""
+    rule = change.incident.get("rule") or {}
+    return str(rule.get("description") or rule.get("name") or rule.get("type") or "")
 
 
 def _link(base_url: str, change: Change) -> str:

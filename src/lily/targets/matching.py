@@ -1,7 +1,8 @@
 """Finds what is to be told: for a batch of changes the subscriptions that ask for them and may tell them.
 
 Set-based: whatever the number of changes and subscriptions, a tenant's batch costs one question about assets,
-one about containers where rights depend on them, one about names, and one per hop where lineage matters.
+one about containers where rights depend on them, one about names, and one per hop where lineage matters: if
+a subscription follows it, and for incidents.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from datetime import UTC, datetime
 
 from lily.access.decision_points import Access
 from lily.domain.assets import Traits
-from lily.domain.changes import Change
+from lily.domain.changes import Change, ChangeKind
 from lily.domain.conditions import Circumstances
 from lily.domain.errors import Unavailable
 from lily.domain.subscriptions import Match
 from lily.domain.wording import Told, compose
 from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.lineage import PostgresLineage
+from lily.targets.blast_radius import BlastRadius
 from lily.targets.reaches import Reaches
 from lily.targets.sights import Sights, is_for, origins_of
 from lily.targets.subscribers import LiveSubscribers, Subscriber, Subscribers
@@ -116,6 +118,7 @@ class Subscriptions:
     ) -> list[Match]:
         subjects = {change.subject for _, change, _ in told if change.subject}
         names = await self.lineage.nodes(tenant_id, sorted(subjects)) if subjects else {}
+        radius = await self._radius(tenant_id, [change for _, change, _ in told], seen)
         matches = []
         for each, change, path in told:
             node = names.get(change.subject or "")
@@ -125,10 +128,21 @@ class Subscriptions:
                 (node.asset_name if node else None) or "",
                 path,
                 seen.origins(each.principal, change),
+                radius.told(each.principal, change.subject, seen)
+                if change.kind is ChangeKind.INCIDENT and change.subject
+                else "",
             )
             message = compose(each.subscription, what, self.base_url)
             matches.append(Match(each.subscription, change, change.event_id, message, path))
         return matches
+
+    async def _radius(self, tenant_id: str, changes: Iterable[Change], seen: Sights) -> BlastRadius:
+        """What lies below the assets of incidents; it costs one question per hop for all of them."""
+        radius = BlastRadius()
+        starts = {each.subject for each in changes if each.subject and each.kind is ChangeKind.INCIDENT}
+        if found := await radius.walk(self.lineage, tenant_id, starts):
+            await self._look(seen, found)
+        return radius
 
 
 def _covers(subscriber: Subscriber, change: Change, seen: Sights) -> bool:

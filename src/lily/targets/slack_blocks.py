@@ -11,6 +11,7 @@ from lily.domain.messages import Message
 Block = dict[str, Any]
 
 ACKNOWLEDGE = "lily.acknowledge"
+SNOOZE = "lily.snooze"
 #: Of an incident in one of these states there is nothing left to acknowledge.
 _SETTLED = frozenset({"acknowledged", "resolved", "no_action_needed", "expected", "false_positive", "fixed"})
 _MARKS = {
@@ -29,7 +30,9 @@ _MOST_FIELDS = 10
 _MOST_FIELD = 400
 _MOST_CONTEXT = 900
 _MOST_URL = 3000
+_MOST_VALUE = 2000
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_VALUE = re.compile(r"[\w.:/-]{1,2000}", re.ASCII)
 _BREAKS = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f]+")
 
@@ -43,6 +46,8 @@ def blocks_of(message: Message, told_at: datetime, *, with_button: bool) -> list
         shown = message.fields[:_MOST_FIELDS]
         blocks.append({"type": "section", "fields": [_field(label, value) for label, value in shown]})
     told = f"{told_at:%Y-%m-%d %H:%M:%S} UTC · {message.change}"
+    if message.event_id:
+        told += f" · event {message.event_id}"
     if message.count > 1:
         told += f" · {message.count} changes of one cause"
     context = [escape(line(each), _MOST_CONTEXT) for each in (message.reason, told) if each]
@@ -116,7 +121,16 @@ def _buttons(message: Message, *, with_button: bool) -> list[Block]:
                 "action_id": ACKNOWLEDGE,
                 "style": "primary",
                 "text": _plain("Acknowledge", 75),
-                "value": message.incident_id[:2000],
+                "value": message.incident_id[:_MOST_VALUE],
+            }
+        )
+    if with_button and _VALUE.fullmatch(message.group_key) and message.state not in _SETTLED:
+        buttons.append(
+            {
+                "type": "button",
+                "action_id": SNOOZE,
+                "text": _plain("Snooze 1 h", 75),
+                "value": message.group_key,
             }
         )
     return buttons

@@ -11,8 +11,9 @@ from urllib.parse import parse_qs
 
 from lily.access.requests import MalformedRequest
 
-#: The button of an incident's message; its value is the incident's id.
+#: The buttons of a message. The value of the first is an incident's id, of the second a group of messages.
 ACKNOWLEDGE = "lily.acknowledge"
+SNOOZE = "lily.snooze"
 #: Older than this, a request may be somebody's recording.
 MOST_AGE_SECONDS = 300
 _VERSION = "v0"
@@ -20,11 +21,15 @@ _VERSION = "v0"
 
 @dataclass(frozen=True, slots=True)
 class Press:
-    """Who pressed what: Slack's id and name of the person, and the incident to acknowledge, if any."""
+    """Who pressed what: Slack's id of the person, the button and its value; where to answer them alone.
+
+    `action` is empty when it was a button that only opens a page.
+    """
 
     user_id: str
-    user_name: str
-    incident_id: str
+    action: str
+    value: str
+    response_url: str
 
 
 def is_slacks(body: bytes, headers: Mapping[str, str], signing_secret: str, now: float) -> bool:
@@ -44,8 +49,12 @@ def read_press(body: bytes) -> Press:
         [text] = parse_qs(body.decode(), max_num_fields=20)["payload"]
         payload = json.loads(text)
         user, actions = payload["user"], payload.get("actions") or []
-        pressed = [str(each["value"]) for each in actions if each.get("action_id") == ACKNOWLEDGE]
-        name = str(user.get("username") or user.get("name") or user["id"])
-        return Press(str(user["id"])[:100], name[:100], pressed[0][:2000] if pressed else "")
+        pressed = [(each["action_id"], str(each["value"])[:2000]) for each in actions if _is_ours(each)]
+        action, value = pressed[0] if pressed else ("", "")
+        return Press(str(user["id"])[:100], action, value, str(payload.get("response_url") or "")[:2000])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise MalformedRequest("the body is not what Slack sends when a button is pressed") from None
+
+
+def _is_ours(action: dict[str, str]) -> bool:
+    return action.get("action_id") in (ACKNOWLEDGE, SNOOZE)
