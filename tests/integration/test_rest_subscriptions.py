@@ -130,6 +130,39 @@ def test_the_settings_of_one_asset_are_a_subscription(api: Gateway) -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "type_"),
+    [
+        ("https://hooks.slack.com/services/T/B/secret-part", "slack"),
+        ("https://hooks.example.com/lily?key=1", "webhook"),
+    ],
+)
+def test_an_endpoint_may_be_an_address_for_which_a_connector_is_found_or_made(
+    api: Gateway, url: str, type_: str
+) -> None:
+    first = subscribe(api, asset_id="orders", endpoint=url).json()
+    again = subscribe(api, asset_id="daily", endpoint=url).json()
+    assert first["endpoint"] == again["endpoint"]
+    [made] = api.call("GET", "/lily/v1/connectors/acme").json()["connectors"]
+    assert (made["connector_id"], made["type"]) == (first["endpoint"], type_)
+    assert "secret-part" not in json.dumps([made, first])
+    assert made["config"] == ({} if type_ == "slack" else {"url": url})
+    assert first.get("endpoint_secret", "").startswith("whsec_") == (type_ == "webhook")
+    assert "endpoint_secret" not in again, "a secret is shown once"
+    editor = api.token(role="editor")
+    assert subscribe(api, editor, asset_id="orders", endpoint=url).status_code == 201
+    other = subscribe(api, editor, asset_id="orders", endpoint=f"{url}2")
+    problem(other, 403, "forbidden")
+
+
+@pytest.mark.parametrize(
+    "url", ["http://hooks.example.com/", "ftp://x.example/", "https://u:p@x.example/", "https://"]
+)
+def test_an_endpoint_lily_may_not_send_to_is_refused(api: Gateway, url: str) -> None:
+    document = problem(subscribe(api, asset_id="orders", endpoint=url), 422, "invalid_input")
+    assert document["errors"][0]["pointer"] == "/endpoint"
+
+
+@pytest.mark.parametrize(
     ("body", "pointer"),
     [
         ({"selection": {"changes": ["asset.exploded"]}}, "/selection/changes"),

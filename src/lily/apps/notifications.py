@@ -16,6 +16,7 @@ from lily.serving.notifications import Notifications
 from lily.serving.rest.notifications import NotificationRoutes
 from lily.serving.rest.pages import PageTokens
 from lily.serving.rest.subscriptions import SubscriptionRoutes
+from lily.targets.endpoints import connector_of
 from lily.targets.frame import target_types
 
 
@@ -29,7 +30,13 @@ def notification_routers(
     """To be put before the routes about assets, whose paths would take everything."""
     subscriptions, identities = PostgresSubscriptions(database), Identities(database)
     routes = SubscriptionRoutes(
-        subscriptions, connectors, identities, announcements, tokens, frozenset(target_types())
+        subscriptions,
+        connectors,
+        identities,
+        announcements,
+        tokens,
+        frozenset(target_types()),
+        connector_of,
     )
     notifications = Notifications(PostgresNotifications(database), writer.guard)
     return [

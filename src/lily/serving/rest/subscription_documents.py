@@ -16,6 +16,7 @@ from lily.serving.rest.bodies import Body
 _MOST = 100
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 AssetId = Annotated[str, Field(min_length=1, max_length=512, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Endpoint = Annotated[str, Field(min_length=1, max_length=2048, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Names = Annotated[list[Name], Field(max_length=_MOST)]
 AssetIds = Annotated[list[AssetId], Field(max_length=_MOST)]
 
@@ -77,7 +78,11 @@ class SubscriptionBody(Body):
     )
     is_disabled: bool = False
     asset_id: AssetId | None = Field(None, description="Short for a selection of this asset.")
-    endpoint: Name | None = Field(None, description="Short for a target: a connector's id or name.")
+    endpoint: Endpoint | None = Field(
+        None,
+        description="Short for a target: a connector's id or name, or the https URL of a Slack webhook or of "
+        "a receiver of one's own, for which a connector is made unless there is one.",
+    )
 
     @property
     def connector(self) -> str | None:
@@ -85,6 +90,11 @@ class SubscriptionBody(Body):
         if self.target is not None and self.endpoint is not None:
             raise _invalid("/endpoint", "leave it out where there is a target")
         return self.target.connector if self.target else self.endpoint
+
+    @property
+    def url(self) -> str | None:
+        """The endpoint, when it is an address."""
+        return self.endpoint if self.endpoint and "://" in self.endpoint else None
 
     def subscription(self, owner: tuple[str, str], connector_id: str | None, known: str = "") -> Subscription:
         """Of this tenant and person; `known` is the id of one that is replaced."""
@@ -125,6 +135,9 @@ class SubscriptionDocument(BaseModel):
     is_disabled: bool
     asset_id: str | None
     endpoint: str | None
+    endpoint_secret: str | None = Field(
+        None, description="With which deliveries to a new URL are signed (Standard Webhooks); shown once."
+    )
     created_at: str
     updated_at: str
 

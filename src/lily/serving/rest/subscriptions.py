@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated
 from uuid import UUID
@@ -17,7 +17,7 @@ from lily.access.subscriptions import KIND, check_writes, find_subscription, is_
 from lily.domain.connectors import Connector
 from lily.domain.errors import Forbidden, InvalidInput, NotFound
 from lily.repositories.postgres.announcements import Announcements
-from lily.repositories.postgres.connectors import PostgresConnectors
+from lily.repositories.postgres.connectors import NewConnector, PostgresConnectors
 from lily.repositories.postgres.identities import Identities
 from lily.repositories.postgres.subscriptions import (
     MOST_OF_ONE,
@@ -50,6 +50,8 @@ class SubscriptionRoutes:
     tokens: PageTokens
     #: The types of connectors that can be told something.
     target_types: Collection[str]
+    #: The connector of an address, for somebody; `InvalidInput` unless Lily may send to it.
+    connector_of: Callable[[str, str], NewConnector]
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix=SUBSCRIPTIONS, tags=["subscriptions"])
@@ -74,16 +76,15 @@ class SubscriptionRoutes:
     async def create(self, request: Request, call: Reading) -> Response:
         """A new subscription of the caller's own; it tells what they may see, now and later."""
         body = await read_model(request, SubscriptionBody)
-        connector_id = await self._target(call, body)
+        connector_id, secret = await self._target(call, body)
         made = body.subscription((call.tenant_id, call.principal.person), connector_id)
         stored = await self.subscriptions.add(made, await self._vouched(call))
         if stored is None:
             raise InvalidInput(f"nobody has more than {MOST_OF_ONE:,} subscriptions; remove some first")
         call.notebook.write("create", (KIND, made.subscription_id), True, made.name)
         await self.announcements.wait_until_heard()
-        return answer(
-            subscription_document(stored), 201, {"location": f"{SUBSCRIPTIONS}/{made.subscription_id}"}
-        )
+        shown = subscription_document(stored) | ({"endpoint_secret": secret} if secret else {})
+        return answer(shown, 201, {"location": f"{SUBSCRIPTIONS}/{made.subscription_id}"})
 
     async def list(
         self,
@@ -121,14 +122,14 @@ class SubscriptionRoutes:
         was = known.subscription
         if not is_own(call, known):
             raise Forbidden("only its owner changes a subscription: it tells what they may see")
-        connector_id = await self._target(call, body)
+        connector_id, secret = await self._target(call, body)
         now = body.subscription((call.tenant_id, was.owner), connector_id, was.subscription_id)
         stored = await self.subscriptions.replace(now, await self._vouched(call))
         if stored is None:
             raise NotFound(f"the subscription {subscription_id} is gone")
         call.notebook.write("update", (KIND, was.subscription_id), True, now.name)
         await self.announcements.wait_until_heard()
-        return answer(subscription_document(stored))
+        return answer(subscription_document(stored) | ({"endpoint_secret": secret} if secret else {}))
 
     async def remove(self, call: Reading, subscription_id: UUID) -> Response:
         """Once answered, it tells nothing any more."""
@@ -139,12 +140,15 @@ class SubscriptionRoutes:
         await self.announcements.wait_until_heard()
         return Response(status_code=204)
 
-    async def _target(self, call: Call, body: SubscriptionBody) -> str | None:
-        """The id of the connector that is named, when the caller may have it told something."""
+    async def _target(self, call: Call, body: SubscriptionBody) -> tuple[str | None, str]:
+        """The id of the connector that is named, when the caller may have it told something; the secret of
+        one that is made for an address."""
         check_writes(call)
         if body.connector is None:
-            return None
+            return None, ""
         await call.require(Action.WRITE, Resource(call.tenant_id, KIND))
+        if body.url is not None:
+            return await self._endpoint(call, body.url)
         found = [each for each in await self.connectors.list(call.tenant_id) if _is(each, body.connector)]
         if not found or found[0].type not in self.target_types:
             types = ", ".join(sorted(self.target_types))
@@ -153,7 +157,18 @@ class SubscriptionRoutes:
                 f"({types}); register one with POST /lily/v1/connectors/{call.tenant_id}",
                 errors=[{"pointer": "/target", "detail": "no such connector"}],
             )
-        return found[0].connector_id
+        return found[0].connector_id, ""
+
+    async def _endpoint(self, call: Call, url: str) -> tuple[str, str]:
+        """The connector of this address. To make one takes the right to administer connectors, as ever."""
+        new = self.connector_of(url, call.principal.subject)
+        for each in await self.connectors.list(call.tenant_id):
+            if (each.type, each.name, each.config) == (new.type, new.name, new.config):
+                return each.connector_id, ""
+        await call.require(Action.ADMINISTER, Resource(call.tenant_id, "connector"))
+        made = await self.connectors.add(call.tenant_id, new)
+        call.notebook.write("create", ("connector", made.connector_id), True, f"{made.type} {made.name}")
+        return made.connector_id, new.secrets["secret"] if new.secrets["secret"] != url else ""
 
     async def _vouched(self, call: Call) -> Vouched:
         """What the credential has besides what the directory gives: that is looked up whenever it counts."""
