@@ -114,7 +114,8 @@ class TenantRoutes:
     async def _beat_forever(self) -> None:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._beat_soon.wait(), BEAT_SECONDS)
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await self._beat_soon.wait()
             self._beat_soon.clear()
             try:
                 await self._beat()

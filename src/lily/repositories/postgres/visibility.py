@@ -120,7 +120,8 @@ class Visibility:
                 self._someone_waits.clear()
                 await self._someone_waits.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), _SAFETY_NET_SECONDS)
+                async with asyncio.timeout(_SAFETY_NET_SECONDS):
+                    await self._look.wait()
             self._look.clear()
             await self._settle_once()
 

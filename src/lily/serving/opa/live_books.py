@@ -145,7 +145,8 @@ class ProtectionBooks:
     async def _keep_current(self) -> None:
         while True:
             try:
-                await asyncio.wait_for(self._wake.wait(), _REREAD_OFTEN_SECONDS)
+                async with asyncio.timeout(_REREAD_OFTEN_SECONDS):
+                    await self._wake.wait()
             except TimeoutError:
                 self._forget_unused()
             self._wake.clear()

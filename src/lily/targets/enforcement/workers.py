@@ -173,7 +173,8 @@ class Worker:
     async def _wait(self) -> None:
         seconds = self._pause if self._inbox else CHECK_SECONDS
         try:
-            await asyncio.wait_for(self._woken.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
         except TimeoutError:
             if not self._inbox:
                 self._inbox.everything = CHECK
