@@ -31,6 +31,7 @@ class Connectors:
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Connector, dict[str, str]]] = {}
+        self.reasons: list[str] = []  # why they were switched off
 
     def add(self, type_: str, config: Mapping[str, Any], **secrets: str) -> str:
         connector_id, now = str(uuid4()), datetime.now(UTC)
@@ -50,7 +51,8 @@ class Connectors:
     async def secrets_of(self, connector: Connector) -> dict[str, str]:
         return self._known[connector.connector_id][1]
 
-    async def switch_off(self, _tenant_id: str, connector_id: str) -> None:
+    async def switch_off(self, _tenant_id: str, connector_id: str, why: str) -> None:
+        self.reasons.append(why)
         connector, secrets = self._known[connector_id]
         self._known[connector_id] = (replace(connector, is_disabled=True), secrets)
 

@@ -7,18 +7,48 @@ import json
 import ssl
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+import hypothesis.strategies as st
+import psycopg
 import pytest
 from delivery_kit import SECRET, Connectors, Dispatch, dispatching, message, new
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
 from standardwebhooks.webhooks import Webhook
 
 from kit.certificates import Authority
 from kit.receivers import Received, Reply, receiver
-from lily.domain.deliveries import PAUSES, NewDelivery
+from lily.apps.connectors import open_connectors
+from lily.domain.audit import AuditEntry
+from lily.domain.deliveries import PAUSES, NewDelivery, QueueName, Shipment
+from lily.repositories.postgres.connectors import NewConnector
+from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.repositories.postgres.delivery_log import DeliveryLog
+from lily.repositories.postgres.notifications import PostgresNotifications, Wanted
 from lily.repositories.postgres.pool import Database
 from lily.settings import Settings
+from lily.targets import delivering
+from lily.targets.switching import SwitchOff
+from lily.targets.webhooks import body_of
+
+_SUBSCRIBE = """
+INSERT INTO subscriptions (tenant_id, name, owner, roles, groups, selection, connector_id)
+VALUES ('acme', %s, %s, '{}', '{}', '{}', %s)
+"""
+_NOTIFICATION = """
+INSERT INTO notifications (tenant_id, notification_id, recipient, group_key, state, count, message, first_at,
+                           last_at)
+VALUES ('acme', %s, 'ada', %s, 'new', 2, '{}', now() - interval '31 days', now() - make_interval(days => %s))
+"""
+_CAUSE = """
+INSERT INTO notification_causes (tenant_id, subscription_id, cause_key, notification_id, change, event_id,
+                                 path, reason, applied_at)
+VALUES ('acme', gen_random_uuid(), %s, %s, 'asset.updated', 'e', '{}', '', now() - make_interval(days => %s))
+"""
 
 
 def test_a_message_is_signed_as_standard_webhooks_ask(database: str) -> None:
@@ -196,6 +226,142 @@ def test_410_switches_the_connector_off_and_what_follows_is_dead_until_replayed(
         assert len(there.received) == 1
 
     asyncio.run(run())
+
+
+def test_a_target_that_takes_none_of_ten_messages_is_switched_off_and_one_that_takes_one_is_not(
+    database: str,
+) -> None:
+    async def run() -> None:
+        connectors = Connectors()
+        with receiver(lambda _: Reply(500, b"broken")) as there:
+            hook = connectors.webhook(f"{there.url}/")
+            async with dispatching(database, connectors) as dispatch:
+                for is_taken in (*[False] * 9, True, *[False] * 9):
+                    there.answering = lambda _, ok=is_taken: Reply(200 if ok else 500, b"broken")
+                    await _to_the_end(dispatch, new(hook))
+                    assert not connectors.is_disabled(hook)
+                await _to_the_end(dispatch, new(hook))
+                async with asyncio.timeout(10):
+                    while not connectors.is_disabled(hook):
+                        await asyncio.sleep(0.02)
+        assert connectors.reasons == ["it took none of 10 messages in a row (HTTP 500: broken)"]
+
+    asyncio.run(run())
+
+
+async def _to_the_end(dispatch: Dispatch, delivery: NewDelivery) -> None:
+    """Sent for the last time: whatever comes of it, it is finished."""
+    await dispatch.queues.enqueue([delivery])
+    dispatch.execute(f"UPDATE deliveries SET failures = {len(PAUSES)} WHERE status = 'pending'")
+    dispatch.make_due()
+    await dispatch.settled([delivery])
+
+
+def test_who_owns_the_subscriptions_of_a_switched_off_target_is_told_and_the_audit_knows(
+    settings_without_log: Settings,
+) -> None:
+    url = settings_without_log.database.url.get_secret_value()
+    noted: list[AuditEntry] = []
+
+    async def run() -> list[Any]:
+        database = Database(settings_without_log.database)
+        await database.open()
+        queues = DeliveryQueues(url)
+        connectors = open_connectors(settings_without_log.secrets, database)
+        new_one = NewConnector("webhook", "ours", {"url": "https://x.example"}, {"secret": SECRET}, "op")
+        hook = (await connectors.add("acme", new_one)).connector_id
+        with psycopg.connect(url, autocommit=True) as connection:
+            for owner, target in (("ada", hook), ("Ada", hook), ("bob", hook), ("eve", str(uuid4()))):
+                connection.execute(_SUBSCRIBE, [owner, owner, target])
+            connection.execute("INSERT INTO delivery_targets VALUES ('acme', %s, now(), 10)", [hook])
+            try:
+                async with queues.running():
+                    switch = SwitchOff(connectors, queues, noted.append)
+                    await asyncio.gather(*(switch("acme", hook, "it is gone") for _ in range(3)))
+                found = await connectors.find("acme", hook)
+                assert found is not None
+                assert found.is_disabled
+                told = PostgresNotifications(database)
+                return [await told.list("acme", who, Wanted()) for who in ("ada", "bob", "eve")]
+            finally:
+                await database.close()
+
+    ada, bob, eve = asyncio.run(run())
+    assert [len(ada), len(bob), len(eve)] == [1, 1, 0]
+    assert (ada[0].state, ada[0].count) == ("new", 1)
+    assert "'ours'" in ada[0].message["title"]
+    assert "it is gone" in ada[0].message["text"]
+    assert '"is_disabled": false' in ada[0].message["text"]
+    [entry] = noted
+    assert (entry.actor, entry.resource_kind, entry.allowed) == ("dispatcher", "connector", True)
+
+
+@hypothesis_settings(max_examples=60)
+@given(st.text(min_size=1), st.integers(1, 12_000), st.integers(0, 30))
+def test_a_webhook_never_has_more_than_20_kb_and_says_when_it_was_cut(
+    text: str, times: int, fields: int
+) -> None:
+    long = (text * times)[:20_000]
+    said = message(long, text=long, reason=long, link=long, fields=tuple((long, long) for _ in range(fields)))
+    told = new(str(uuid4()), said=said)
+    queue = QueueName("acme", told.connector_id, told.queue)
+    now = datetime.now(UTC)
+    body = body_of(Shipment(queue, told.delivery_id, "rule", {}, said, now, 1, 0, False, now, None))
+    assert len(body) < 20_480
+    data = json.loads(body)["data"]
+    assert data.get("truncated", False) == (data["text"] != long or len(data["fields"]) != fields)
+
+
+def test_targets_that_hang_leave_room_for_others(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivering, "_SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(delivering, "_MOST_SENDING", 16)
+
+    def answer(request: Received) -> Reply:
+        if request.path.startswith("/slow"):
+            time.sleep(0.6)
+            return Reply(500)
+        return Reply()
+
+    async def run() -> None:
+        connectors = Connectors()
+        with receiver(answer) as there:
+            slow = [connectors.webhook(f"{there.url}/slow{number}") for number in range(2)]
+            stuck = [new(hook, said=message(asset_id=f"a{number}")) for hook in slow for number in range(60)]
+            quick = connectors.webhook(f"{there.url}/quick")
+            async with dispatching(database, connectors) as dispatch:
+                await dispatch.enqueue(*stuck)  # they take all there is, once
+                async with asyncio.timeout(20):
+                    while len(there.received) < 20:
+                        await asyncio.sleep(0.02)
+                told = [new(quick, said=message(asset_id=f"a{number}")) for number in range(20)]
+                await dispatch.enqueue(*told)
+                began = time.monotonic()
+                assert await dispatch.settled(told) == ["delivered"] * 20
+                slowly = [r for r in there.received if r.path.startswith("/slow") and r.at > time.time() - 1]
+                assert len(slowly) <= 2 * 2 * (1 + time.monotonic() - began), "one at a time each"
+
+    asyncio.run(run())
+
+
+def test_what_notifications_stood_for_is_forgotten_when_nothing_happens_to_them_any_more(
+    database: str,
+) -> None:
+    live, quiet = str(uuid4()), str(uuid4())
+
+    async def run() -> None:
+        queues = DeliveryQueues(database)
+        async with queues.running():
+            await queues.forget()
+
+    with psycopg.connect(database, autocommit=True) as connection:
+        for notification, days in ((live, 1), (quiet, 31)):
+            connection.execute(_NOTIFICATION, [notification, notification, days])
+            for number, age in enumerate((31, days)):
+                cause = f"{notification}{number}"
+                connection.execute(_CAUSE, [cause, notification, age])
+        asyncio.run(run())
+        rows = connection.execute("SELECT notification_id::text FROM notification_causes").fetchall()
+    assert [row[0] for row in rows] == [live, live]
 
 
 def test_a_redirect_is_a_failure_and_not_followed(database: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from lily.access.audit import AuditTrail
 from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
 from lily.apps.connectors import open_connectors
@@ -22,7 +23,6 @@ from lily.log.changes import ChangeFeed
 from lily.log.topics import Topic
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.assets import PostgresAssets
-from lily.repositories.postgres.connectors import ConnectorChange
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.repositories.postgres.lineage import PostgresLineage
 from lily.repositories.postgres.policies import PostgresPolicies
@@ -36,6 +36,7 @@ from lily.targets.frame import target_types
 from lily.targets.matching import Subscriptions
 from lily.targets.opened import OpenTargets
 from lily.targets.subscribers import LiveSubscribers
+from lily.targets.switching import SwitchOff
 from lily.targets.telling import Telling
 from lily.tenancy.homes import Homes
 
@@ -62,9 +63,7 @@ async def run(settings: Settings) -> None:
     )
     queues = DeliveryQueues(settings.database.url.get_secret_value())
     targets = OpenTargets(connectors, target_types(), Egress(AllowList(settings.targets.allow)))
-
-    async def switch_off(tenant_id: str, connector_id: str) -> None:
-        await connectors.change(tenant_id, connector_id, ConnectorChange(is_disabled=True))
+    trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
 
     async with AsyncExitStack() as stack:
         await database.open()
@@ -73,7 +72,8 @@ async def run(settings: Settings) -> None:
         for part in (homes, announcements, queues):
             await stack.enter_async_context(part.running())
         feed = stack.enter_context(closing(ChangeFeed(settings.kafka, GROUP, _TOPICS)))
-        deliverer = Deliverer(queues, targets, switch_off)
+        stack.enter_context(trail.running())
+        deliverer = Deliverer(queues, targets, SwitchOff(connectors, queues, trail.record))
         telling = Telling(feed, subscriptions, queues, targets)
         enforcer = EnforcementParts(settings, database, home).enforcer(announcements)
         await _work(settings, deliverer.run(), telling.run(), enforcer.run())

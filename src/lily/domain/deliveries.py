@@ -30,7 +30,9 @@ JITTER = 0.2
 #: A message its target only ever puts off is dead after this time: as long as all the pauses together.
 MOST_PUT_OFF = sum(PAUSES)
 #: A target that asks for more time than this is asked again after this time.
-MOST_HELD = _HOUR
+MOST_HELD = 24 * _HOUR
+#: A target that took none of so many messages in a row, each tried to the end, is switched off.
+MOST_DEAD = 10
 #: Finished deliveries are known for this long; what happened earlier is not told any more.
 KEPT_DAYS = 30
 
@@ -118,6 +120,13 @@ class Receipt:
     is_certain: bool = True
     retry_after: float | None = None
     place: Mapping[str, Any] | None = None
+
+    @property
+    def blames_target(self) -> bool:
+        """The target failed, or said no; not so what could not be sent at all."""
+        return self.outcome is Outcome.FAILED or (
+            self.outcome is not Outcome.DELIVERED and self.status is not None
+        )
 
     @property
     def is_throttled(self) -> bool:

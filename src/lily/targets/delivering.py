@@ -20,6 +20,7 @@ import psycopg
 import structlog
 
 from lily.domain.deliveries import (
+    MOST_DEAD,
     MOST_HELD,
     MOST_PUT_OFF,
     Outcome,
@@ -37,6 +38,9 @@ from lily.telemetry import DELIVERIES, DELIVERY_SECONDS
 
 #: So many messages are on their way to one target at once; a slow one does not take all.
 TARGET_ROOM = 8
+#: And so many to one that took this long to take none: a hundred of those leave room for the others.
+SLOW_ROOM = 1
+_SLOW_SECONDS = 5.0
 _MOST_SENDING = 512
 #: Something is due that another one holds: it may be about to die.
 _HELD_SECONDS = 1.0
@@ -50,9 +54,9 @@ _log = structlog.get_logger(__name__)
 
 
 class Switch(Protocol):
-    """Switches a connector off that wants nothing any more."""
+    """Switches a connector off that wants or takes nothing any more, and tells whom it concerns."""
 
-    async def __call__(self, tenant_id: str, connector_id: str) -> None: ...
+    async def __call__(self, tenant_id: str, connector_id: str, why: str) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Deliverer:
         self._switch_off = switch_off
         self._wake = asyncio.Event()
         self._sending: Counter[tuple[str, str]] = Counter()
+        self._slow: set[tuple[str, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_somebody = False
 
@@ -127,15 +132,17 @@ class Deliverer:
                     continue
             except _LOST as error:
                 _log.warning("deliveries_not_claimed", error=str(error))
+            # Not wait_for: in Python 3.11 it takes no notice of a cancellation that meets the waking.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), seconds)
+                async with asyncio.timeout(seconds):
+                    await self._wake.wait()
 
     async def _claim(self) -> int:
         """Begin with what is due and there is room for; returns how many queues that are."""
         most = _MOST_SENDING - self._sending.total()
         if most <= 0:
             return 0
-        rooms = {target: TARGET_ROOM - sending for target, sending in self._sending.items()}
+        rooms = {target: self._room(target) for target in {*self._sending, *self._slow}}
         claimed = await self._queues.claim(rooms, TARGET_ROOM, most)
         for name in claimed:
             self._sending[(name.tenant_id, name.connector_id)] += 1
@@ -143,6 +150,10 @@ class Deliverer:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return len(claimed)
+
+    def _room(self, target: tuple[str, str]) -> int:
+        room = SLOW_ROOM if target in self._slow else TARGET_ROOM
+        return max(0, room - self._sending[target])
 
     async def _pause(self) -> float:
         due, is_held = await self._queues.next_due()
@@ -178,6 +189,7 @@ class Deliverer:
     async def _conclude(self, attempt: _Attempt) -> bool:
         """Write down what came of it; false when the queue now waits."""
         shipment, receipt = attempt.shipment, attempt.receipt
+        self._judge_speed(attempt)
         DELIVERIES.labels(receipt.outcome.value).inc()
         if receipt.outcome is Outcome.DELIVERED:
             await self._queues.finish(shipment, receipt, Status.DELIVERED, attempt.seconds)
@@ -191,8 +203,10 @@ class Deliverer:
                 await self._queues.postpone(shipment, receipt, attempt.seconds, pause)
                 return False
         if receipt.outcome is Outcome.GONE:
-            await self._switch_off(shipment.queue.tenant_id, shipment.queue.connector_id)
-        await self._queues.finish(shipment, receipt, Status.DEAD, attempt.seconds)
+            await self._end(shipment.queue, "it wants nothing any more", receipt)
+        dead_in_row = await self._queues.finish(shipment, receipt, Status.DEAD, attempt.seconds)
+        if dead_in_row >= MOST_DEAD:
+            await self._end(shipment.queue, f"it took none of {dead_in_row} messages in a row", receipt)
         _log.warning(
             "delivery_dead",
             tenant=shipment.queue.tenant_id,
@@ -200,6 +214,16 @@ class Deliverer:
             reason=receipt.detail,
         )
         return True
+
+    async def _end(self, name: QueueName, why: str, receipt: Receipt) -> None:
+        await self._switch_off(name.tenant_id, name.connector_id, f"{why} ({receipt.detail[:500]})")
+
+    def _judge_speed(self, attempt: _Attempt) -> None:
+        target = (attempt.shipment.queue.tenant_id, attempt.shipment.queue.connector_id)
+        if attempt.receipt.outcome is Outcome.DELIVERED or attempt.seconds < _SLOW_SECONDS:
+            self._slow.discard(target)
+        else:
+            self._slow.add(target)
 
     async def _put_off(self, shipment: Shipment, receipt: Receipt) -> bool:
         """The whole target is left alone for as long as it asked for."""

@@ -24,10 +24,11 @@ from lily.targets.egress import EgressClient, EgressFailed, EgressRefused, check
 from lily.targets.frame import Opening, TargetType
 
 CONNECTIONS = 8
-#: The specification asks for less than 20 KB; what is longer is cut.
-_MOST_TEXT = 8_000
-_MOST_FIELD = 500
+#: The specification asks for less than 20 KB; of a larger message all texts are cut, to the first that fits.
+MOST_BYTES = 20_000
+_CUTS = (4_000, 1_000, 250, 50)
 _MOST_FIELDS = 16
+_TEXTS = ("title", "text", "reason", "asset_name", "link")
 _PREFIX = "whsec_"
 #: The bytes of a key.
 _FEWEST, _MOST = 24, 64
@@ -45,7 +46,7 @@ class WebhookTarget:
         self._client = client
 
     async def send(self, shipment: Shipment) -> Receipt:
-        body = to_json(body_of(shipment))
+        body = body_of(shipment)
         moment = int(time.time())
         headers = {
             "content-type": "application/json",
@@ -72,16 +73,30 @@ class WebhookTarget:
         await self._client.close()
 
 
-def body_of(shipment: Shipment) -> dict[str, Any]:
-    """What the receiver is told."""
+def body_of(shipment: Shipment) -> bytes:
+    """What the receiver is told; `truncated` marks what was cut to fit."""
+    body = to_json(_document(shipment, None))
+    for most in _CUTS:
+        if len(body) <= MOST_BYTES:
+            break
+        body = to_json(_document(shipment, most))
+    return body
+
+
+def _document(shipment: Shipment, most: int | None) -> dict[str, Any]:
     message = shipment.message
-    document = message.document()
-    document["fields"] = [[label, value[:_MOST_FIELD]] for label, value in message.fields[:_MOST_FIELDS]]
-    for name in ("title", "reason", "asset_name", "link"):
-        document[name] = document[name][: 4 * _MOST_FIELD]
-    document["text"] = document["text"][:_MOST_TEXT]
+    document: dict[str, Any] = message.document()
+    if most is not None:
+        document |= {name: _cut(document[name], most) for name in _TEXTS}
+        shown = message.fields[:_MOST_FIELDS]
+        document["fields"] = [[_cut(label, most), _cut(value, most)] for label, value in shown]
+        document["truncated"] = True
     named = {"tenant_id": shipment.queue.tenant_id, "subscription_id": shipment.subscription_id}
     return {"type": message.change, "timestamp": shipment.told_at.isoformat(), "data": named | document}
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def signing_key(secret: str) -> bytes:

@@ -23,7 +23,8 @@ def test_chance_moves_a_pause_by_a_fifth_at_most(failures: int) -> None:
 def test_what_the_target_asks_for_is_the_least_within_reason() -> None:
     assert pause_after(1, 0.5, 120.0) == 120.0
     assert pause_after(2, 0.5, 10.0) == 300.0
-    assert pause_after(1, 0.5, 10**9) == MOST_HELD
+    assert pause_after(1, 0.5, 7200.0) == 7200.0, "a target knows best when it is back"
+    assert pause_after(1, 0.5, 10**9) == MOST_HELD == 86_400
 
 
 def test_only_an_answer_that_says_when_is_no_failure() -> None:

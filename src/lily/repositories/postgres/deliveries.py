@@ -14,11 +14,11 @@ from psycopg_pool import AsyncConnectionPool
 from pydantic_core import to_json
 
 from lily.domain.deliveries import KEPT_DAYS, NewDelivery, QueueName, Receipt, Shipment, Status
-from lily.domain.messages import read_message
+from lily.domain.messages import Message, read_message
 from lily.domain.subscriptions import Match
 from lily.repositories.postgres.pool import CONNECT_SECONDS, Connection, Row
 from lily.repositories.postgres.queries import load
-from lily.repositories.postgres.told import record_matches
+from lily.repositories.postgres.told import notify_owners, record_matches
 
 CHANNEL = "lily_deliveries"
 #: Longer than any attempt may take; renewed before each message of a queue.
@@ -27,6 +27,7 @@ LEASE_SECONDS = 60.0
 LOCK_CLASS = 0x4C44
 #: Many send at once and each writes down what came of it; they wait for one another.
 _POOL_SECONDS = 20.0
+_MOST_FORGOTTEN = 10_000
 _SQL = load("deliveries.sql")
 
 
@@ -133,11 +134,21 @@ class DeliveryQueues:
         """Whether this dispatcher still holds the queue and has a message to send from it now."""
         return bool(await self._run("renew", _of(name) | {"holder": self.holder, "lease": LEASE_SECONDS}))
 
-    async def finish(self, shipment: Shipment, receipt: Receipt, status: Status, seconds: float) -> None:
-        """The message is delivered or dead; it took so long."""
+    async def finish(self, shipment: Shipment, receipt: Receipt, status: Status, seconds: float) -> int:
+        """The message is delivered or dead; it took so long. Returns how many in a row the target has now
+        failed to take."""
         place = None if receipt.place is None else Jsonb(dict(receipt.place))
         values = _told(shipment, receipt, seconds) | {"status": status.value, "place": place}
-        await self._run("finish", values)
+        values["counts"] = status is Status.DEAD and receipt.blames_target
+        [(dead_in_row,)] = await self._run("finish", values)
+        return int(dead_in_row)
+
+    async def tell_owners(self, tenant_id: str, connector_id: str, message: Message) -> list[str]:
+        """Make a notification for everybody who has something told to this target; returns who they are."""
+        named = {"tenant_id": tenant_id, "connector_id": connector_id}
+        async with self._pool.connection() as connection, connection.transaction():
+            await run(connection, "forgive", named)
+            return await notify_owners(connection, named, message)
 
     async def postpone(self, shipment: Shipment, receipt: Receipt, seconds: float, pause: float) -> None:
         """The attempt failed; the queue waits for so long."""
@@ -168,6 +179,8 @@ class DeliveryQueues:
     async def forget(self) -> None:
         """Forget what was finished long ago."""
         await self._run("forget", {"days": KEPT_DAYS})
+        while len(await self._run("forget_causes", {"days": KEPT_DAYS, "most": _MOST_FORGOTTEN})):
+            pass
 
     async def _run(self, query: str, values: Mapping[str, Any]) -> list[Row]:
         async with self._pool.connection() as connection:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from psycopg.types.json import Jsonb
 from pydantic_core import to_json
 
-from lily.domain.notifications import State, after_change, notification_id
+from lily.domain.messages import Message
+from lily.domain.notifications import State, after_change, notification_id, notification_of
 from lily.domain.subscriptions import Match
 from lily.domain.wording import explain, lasting
 from lily.repositories.postgres.pool import Connection
@@ -36,6 +37,24 @@ async def record_matches(connection: Connection, matches: Sequence[Match]) -> li
     known, fresh = await _insert_causes(connection, matches)
     counts = await _update(connection, _after(states, known, fresh), fresh) if fresh else {}
     return [replace(match, message=replace(match.message, count=counts[_key(match)])) for match in fresh]
+
+
+async def notify_owners(connection: Connection, target: Mapping[str, str], message: Message) -> list[str]:
+    """A notification with this message for everybody who has a subscription that tells this target (tenant
+    and connector); returns who they are."""
+    rows = await (await connection.execute(_SQL["list_target_owners"], target)).fetchall()
+    owners = [str(row[0]) for row in rows]
+    values = {
+        "tenant_id": target["tenant_id"],
+        "notification_ids": [
+            notification_of(target["tenant_id"], owner, message.group_key) for owner in owners
+        ],
+        "recipients": owners,
+        "group_key": message.group_key,
+        "message": Jsonb(message.document()),
+    }
+    await connection.execute(_SQL["notify"], values)
+    return owners
 
 
 async def _lock(connection: Connection, keys: dict[_Key, Match]) -> dict[_Key, State]:

@@ -136,9 +136,22 @@ WITH done AS (
     WHERE %(place)s::jsonb IS NULL AND t.tenant_id = %(tenant_id)s AND t.connector_id = done.connector_id
         AND t.subscription_id = done.subscription_id AND t.group_key = done.group_key
         AND t.place IS NULL AND t.opener = done.delivery_id
+), counted AS (
+    -- Written only when it changes: what arrives one after the other does not wait for this row.
+    UPDATE delivery_targets AS t SET dead_in_row = CASE WHEN %(counts)s THEN t.dead_in_row + 1 ELSE 0 END
+    FROM done
+    WHERE t.tenant_id = %(tenant_id)s AND t.connector_id = done.connector_id
+        AND (%(counts)s OR (%(status)s = 'delivered' AND t.dead_in_row > 0))
+    RETURNING t.dead_in_row
+), dequeued AS (
+    UPDATE delivery_queues AS q SET pending = q.pending - (SELECT count(*) FROM done)
+    WHERE q.tenant_id = %(tenant_id)s AND q.connector_id = %(connector_id)s AND q.queue = %(queue)s
 )
-UPDATE delivery_queues AS q SET pending = q.pending - (SELECT count(*) FROM done)
-WHERE q.tenant_id = %(tenant_id)s AND q.connector_id = %(connector_id)s AND q.queue = %(queue)s
+SELECT coalesce((SELECT dead_in_row FROM counted), 0)
+
+-- name: forgive
+-- Called when a target was switched off: once it is switched on again, it is counted anew.
+UPDATE delivery_targets SET dead_in_row = 0 WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s
 
 -- name: postpone
 -- Called by the delivery loop: the attempt failed, and the queue waits for the next one.
@@ -197,6 +210,21 @@ WITH old AS (
     DELETE FROM delivery_queues WHERE pending = 0 AND holder IS NULL
 )
 DELETE FROM delivery_threads WHERE updated_at < clock_timestamp() - make_interval(days => %(days)s)
+
+-- name: forget_causes
+-- Called by the delivery loop every hour: what notifications stood for to which nothing happened for long, as many
+-- as are forgotten at once.
+WITH old AS (
+    SELECT k.tenant_id, k.subscription_id, k.cause_key FROM notification_causes AS k
+    WHERE k.applied_at < clock_timestamp() - make_interval(days => %(days)s)
+        AND NOT EXISTS (SELECT FROM notifications AS n
+            WHERE n.tenant_id = k.tenant_id AND n.notification_id = k.notification_id
+                AND n.last_at >= clock_timestamp() - make_interval(days => %(days)s))
+    ORDER BY k.applied_at LIMIT %(most)s
+)
+DELETE FROM notification_causes AS k USING old
+WHERE k.tenant_id = old.tenant_id AND k.subscription_id = old.subscription_id AND k.cause_key = old.cause_key
+RETURNING 1
 
 -- name: list_deliveries
 -- Called by GET /lily/v1/deliveries: the newest first.

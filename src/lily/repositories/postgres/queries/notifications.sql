@@ -53,6 +53,24 @@ UPDATE notifications AS n
  WHERE n.tenant_id = u.tenant_id AND n.notification_id = u.notification_id
 RETURNING n.tenant_id, n.notification_id::text, n.count
 
+-- name: list_target_owners
+-- notify_owners: everybody who has something told there.
+SELECT DISTINCT ON (lower(owner)) owner FROM subscriptions
+ WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s AND NOT is_disabled
+ ORDER BY lower(owner)
+
+-- name: notify
+-- notify_owners: one for each of them, new again if they had one.
+INSERT INTO notifications AS n (tenant_id, notification_id, recipient, group_key, state, count, message, first_at,
+                                last_at)
+SELECT %(tenant_id)s, o.notification_id, o.recipient, %(group_key)s, 'new', 1, %(message)s, clock_timestamp(),
+       clock_timestamp()
+  FROM unnest(%(notification_ids)s::uuid[], %(recipients)s::text[]) AS o (notification_id, recipient)
+ ORDER BY o.notification_id
+ON CONFLICT (tenant_id, notification_id) DO UPDATE
+   SET state = 'new', count = n.count + 1, message = excluded.message, last_at = excluded.last_at,
+       snoozed_until = NULL, updated_at = clock_timestamp()
+
 -- name: list_notifications
 -- PostgresNotifications.list and .find: a person's own and those assigned to them, newest first.
 SELECT notification_id::text, recipient, group_key, state, count, message, asset_id, incident_id, snoozed_until,
