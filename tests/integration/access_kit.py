@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import psycopg
 from rest_kit import Gateway
@@ -19,9 +19,12 @@ from lily.access.tokens import OwnToken, mint_session_token
 from lily.domain.policies import Policy, Rules
 
 BEFORE, NOW = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)
+#: Tags that no policy names: one is in force everywhere, the other nowhere; both go to what is contained.
+GUARDED, FRESH = "guarded", "fresh"
 _EMPTY = b"""
 TRUNCATE assets, changes, edges, effective_tags, policies, roles, role_members, scraper_policies, sessions,
- users, groups, group_roles, subscriptions, notifications, notification_causes CASCADE
+ users, groups, group_roles, subscriptions, notifications, notification_causes, incidents, deliveries,
+ tag_definitions, protection_rules CASCADE
 """
 _SCOPES = {
     None: None,
@@ -70,8 +73,10 @@ def store(api: Gateway, world: World, rules: dict[str, Rules]) -> None:
         for tenant in some.TENANTS:
             _store_rules(connection, tenant, rules[tenant])
             _store_edges(connection, tenant)
+            _store_protection(connection, tenant)
         for number, (key, version) in enumerate(world.now.items()):
             _store_asset(connection, number, world.before[key], version)
+            _store_told(connection, version)
     _let_know(api)
 
 
@@ -120,11 +125,39 @@ def _store_asset(connection: psycopg.Connection, number: int, before: Version, n
             "updated_at": moment,
         }
         _insert(connection, "changes", change)
-    if inherited:
-        for tag in asset.tags:
-            fact = {"tenant_id": asset.tenant_id, "asset_id": asset.id, "tag": tag, "is_partial": False}
-            more = {"is_asserted": False, "since": NOW, "cause": str(uuid4())}
-            _insert(connection, "effective_tags", fact | more)
+    for tag in (*(asset.tags if inherited else ()), GUARDED):
+        fact = {"tenant_id": asset.tenant_id, "asset_id": asset.id, "tag": tag, "is_partial": False}
+        asserted = tag == GUARDED and asset.id not in some.PARENTS
+        more = {"is_asserted": asserted, "since": NOW, "cause": str(uuid4())}
+        _insert(connection, "effective_tags", fact | more)
+
+
+def _store_told(connection: psycopg.Connection, version: Version) -> None:
+    """An open incident of the asset, and a message about it that was delivered."""
+    asset = version.resource
+    incident = {"tenant_id": asset.tenant_id, "incident_id": f"of {asset.id}", "asset_id": asset.id}
+    told = {"clocks": "{}", "opened_at": NOW, "updated_at": NOW}
+    _insert(connection, "incidents", incident | told | {"said": json.dumps({"title": version.name})})
+    delivery = {"delivery_id": delivery_id(asset), "subscription_id": str(uuid4()), "cause": asset.id}
+    where = {"connector_id": str(uuid4()), "options": "{}", "queue": asset.id, "group_key": asset.id}
+    row = {"tenant_id": asset.tenant_id, "asset_id": asset.id, "message": "{}", "told_at": NOW}
+    _insert(connection, "deliveries", row | delivery | where | {"status": "delivered"})
+
+
+def delivery_id(asset: Resource) -> str:
+    return str(uuid5(NAMESPACE_OID, f"{asset.tenant_id}:{asset.id}"))
+
+
+def _store_protection(connection: psycopg.Connection, tenant: str) -> None:
+    """Both tags go to what is contained, and columns with the one that is in force are protected."""
+    ways = dict.fromkeys(("along_lineage", "along_indirect", "stopped_by_masking"), False)
+    said = {"holds": True, "along_containment": True, "actor": "ada", "clock_time": NOW}
+    for tag in (GUARDED, FRESH):
+        named = {"tenant_id": tenant, "tag": tag, "clock_id": str(uuid4())}
+        _insert(connection, "tag_definitions", named | said | ways)
+    rule = {"tenant_id": tenant, "tag": GUARDED, "scope": "all", "value": "", "includes_contained": False}
+    effect = {"effect": "mask", "mask": '{"kind": "null"}', "masks_by_type": "{}", "created_by": "ada"}
+    _insert(connection, "protection_rules", rule | effect | {"except_roles": [], "except_groups": []})
 
 
 def _columns(version: Version) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -39,6 +40,11 @@ class Gateway:
     def __init__(self, client: httpx.Client, settings: Settings) -> None:
         self.client = client
         self.settings = settings
+
+    @cached_property
+    def channel(self) -> Any:
+        """To its gRPC services; closed with the gateway."""
+        return grpc.insecure_channel(f"127.0.0.1:{self.settings.gateway.grpc_port}")
 
     def token(self, tenant: str = "acme", role: str = "owner", subject: str = "ada") -> str:
         return mint_token(self.settings.auth.secret.get_secret_value(), tenant, role, subject, 60)
@@ -131,7 +137,9 @@ def gateway(settings: Settings, port: int = 0) -> Iterator[Gateway]:
                 )
             else:
                 eventually(lambda: client.get("/livez").is_success, ignoring=(httpx.TransportError,))
-            yield Gateway(client, settings)
+            yield (api := Gateway(client, settings))
+            if "channel" in vars(api):
+                api.channel.close()
     finally:
         server.stop()
         thread.join(20)
@@ -149,20 +157,27 @@ def with_grpc(settings: Settings) -> Settings:
     return settings.model_copy(update={"gateway": listening})
 
 
-def grpc_decide(
-    api: Gateway, token: str, questions: list[Any], who: Any = None, purpose: str = ""
-) -> access_pb2.DecideResponse:
-    """Ask the gateway's gRPC service."""
+def grpc_decide(api: Gateway, token: str, questions: list[Any], who: Any = None, purpose: str = "") -> Any:
+    """Ask the gateway's gRPC service for decisions."""
+    request = access_pb2.DecideRequest(questions=questions, principal=who)
+    return grpc_ask(
+        api, "lily.access.v1.AccessService/Decide", request, access_pb2.DecideResponse, token, purpose
+    )
+
+
+def grpc_ask(
+    api: Gateway, method: str, request: Any, gives: Any, token: str, purpose: str = "", **said: str
+) -> Any:
+    """What a method of the gateway's gRPC services answers; `said` is further metadata."""
     metadata = [("authorization", f"Bearer {token}")] if token else []
     metadata += [("lily-purpose", purpose)] if purpose else []
-    with grpc.insecure_channel(f"127.0.0.1:{api.settings.gateway.grpc_port}") as channel:
-        decide = channel.unary_unary(
-            "/lily.access.v1.AccessService/Decide",
-            request_serializer=access_pb2.DecideRequest.SerializeToString,
-            response_deserializer=access_pb2.DecideResponse.FromString,
-        )
-        request = access_pb2.DecideRequest(questions=questions, principal=who)
-        return decide(request, metadata=metadata, timeout=20)
+    metadata += [(name.replace("_", "-"), value) for name, value in said.items()]
+    call = api.channel.unary_unary(
+        f"/{method}",
+        request_serializer=type(request).SerializeToString,
+        response_deserializer=gives.FromString,
+    )
+    return call(request, metadata=metadata, timeout=20)
 
 
 def problem(response: Response, status: int, code: str) -> dict[str, Any]:

@@ -41,6 +41,11 @@ def allows(rules: Rules, who: Principal, action: Action, asset: Resource, known:
     return allowed
 
 
+def may_read_kind(rules: Rules, who: Principal, *roles: str) -> bool:
+    """Whether `who` may read things that only these roles may, and that no policy is about."""
+    return (who.scopes is None or "read" in who.scopes) and not _roles(rules, who).isdisjoint(roles)
+
+
 def _roles(rules: Rules, who: Principal) -> set[str]:
     roles = set(who.roles)
     for role in rules.roles:
