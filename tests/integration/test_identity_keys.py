@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -122,6 +123,52 @@ def test_a_key_follows_its_owner_under_a_new_name_and_ends_with_them(api: Gatewa
     assert read_status(api, made["api_key"]) == 404
     api.execute("UPDATE users SET active = false WHERE user_name = 'ada.b'")
     eventually(lambda: read_status(api, made["api_key"]) == 401)
+
+
+def roles_of(api: Gateway, key: dict[str, Any]) -> list[str]:
+    roles: list[str] = validate(api, key["api_key"]).json()["roles"]
+    return roles
+
+
+def test_a_role_taken_from_a_person_is_taken_from_their_keys_everywhere(
+    pair: tuple[Gateway, Gateway],
+) -> None:
+    here, there = pair
+    add_user(here, roles=["viewer", "steward"])
+    own = make(here, tokens(here)["access_token"], roles=["viewer", "steward"])
+    assert roles_of(there, own) == ["steward", "viewer"]
+    path = f"/lily/v1/users/{here.fetch('SELECT user_id FROM users')[0][0]}/roles"
+    assert here.call("PUT", path, as_=here.token(subject="root"), json={"roles": ["viewer"]}).is_success
+    assert roles_of(there, own) == roles_of(here, own) == ["viewer"]
+
+
+def test_a_role_by_a_group_is_lost_by_keys_with_the_group(pair: tuple[Gateway, Gateway]) -> None:
+    here, there = pair
+    user_id, group_id = str(uuid4()), str(uuid4())
+    add_user(here, roles=[], user_id=user_id)
+    here.insert("groups", {"tenant_id": "acme", "group_id": group_id, "display_name": "stewards"})
+    here.insert("group_members", {"tenant_id": "acme", "group_id": group_id, "user_id": user_id})
+    here.insert("group_roles", {"tenant_id": "acme", "group_name": "stewards", "role": "steward"})
+    own = make(here, tokens(here)["access_token"], roles=["steward"])
+    assert roles_of(there, own) == ["steward"]
+    here.execute("DELETE FROM group_members")
+    eventually(lambda: roles_of(there, own) == [], 1)
+
+
+def test_a_key_an_administrator_made_for_a_machine_falls_with_the_administrator(api: Gateway) -> None:
+    add_user(api, roles=["owner"])
+    machine = make(api, tokens(api)["access_token"], roles=["scraper"])
+    assert roles_of(api, machine) == ["scraper"]
+    api.execute("UPDATE users SET roles = '{viewer}'")
+    eventually(lambda: roles_of(api, machine) == [], 1)
+
+
+def test_a_key_of_nobody_in_the_directory_and_roles_of_a_token_stay(api: Gateway) -> None:
+    machine = make(api, roles=["scraper"])
+    add_user(api, "bob", roles=["viewer"])
+    vouched = make(api, api.token(role="steward", subject="bob"), roles=["steward"], name="vouched")
+    api.execute("UPDATE users SET roles = '{}'")
+    assert (roles_of(api, machine), roles_of(api, vouched)) == (["scraper"], ["steward"])
 
 
 def test_a_new_password_ends_the_sessions_of_before(api: Gateway) -> None:

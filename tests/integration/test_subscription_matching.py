@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 from uuid import uuid4
@@ -311,6 +311,32 @@ def test_a_subscription_made_with_a_key_has_the_rights_of_the_key_and_ends_with_
             here.hide("own", role="owner")  # what is forbidden to whom it belongs to is forbidden to a key
             assert await here.told(changed("orders"), changed("daily")) == ["orders"]
             here.execute("UPDATE api_keys SET revoked_at = clock_timestamp()")
+            assert await here.told(changed("orders")) == []
+
+    asyncio.run(run())
+
+
+def test_a_subscription_made_with_a_key_ends_when_the_key_does_and_loses_what_its_owner_loses(
+    settings_without_log: Settings,
+) -> None:
+    async def run() -> None:
+        async with world(settings_without_log) as here:
+            here.insert(
+                "users", user_id=uuid4(), user_name="ada", active=True, document="{}", roles=["viewer"]
+            )
+            had = {"owner": "ada", "secret_hash": b"x", "roles": ["viewer"], "owner_roles": ["viewer"]}
+            lasting, brief = uuid4(), uuid4()
+            here.insert(
+                "api_keys", key_id=lasting, name="a", **had, expires_at=datetime(2100, 1, 1, tzinfo=UTC)
+            )
+            end = datetime.now(UTC) + timedelta(seconds=2)
+            here.insert("api_keys", key_id=brief, name="b", **had, expires_at=end)
+            for key_id in (lasting, brief):
+                await here.subscribe(owner="ada", role="viewer", key_id=str(key_id))
+            assert await here.told(changed("orders")) == ["orders", "orders"]
+            await asyncio.sleep(max((end - datetime.now(UTC)).total_seconds(), 0))
+            assert await here.told(changed("orders")) == ["orders"]  # nothing was announced
+            here.execute("UPDATE users SET roles = '{}'")
             assert await here.told(changed("orders")) == []
 
     asyncio.run(run())

@@ -18,9 +18,10 @@ from lily.access.scopes import actions_of
 from lily.access.secrets import API_KEY, read_secret
 from lily.access.tokens import COOKIE_AUDIENCE, ISSUER, OwnToken, verify_token
 from lily.domain.errors import Unauthenticated
+from lily.domain.key_roles import roles_of_key
 from lily.repositories.postgres.announcements import Announcement, Announcements
-from lily.repositories.postgres.api_keys import ApiKeys
-from lily.repositories.postgres.identities import Identities, Session
+from lily.repositories.postgres.api_keys import ApiKeys, UsableKey
+from lily.repositories.postgres.identities import Identities, Person, Session
 
 SESSION, TOKEN, KEY = "session", "token", "key"
 _MAX_REMEMBERED = 20_000
@@ -145,7 +146,7 @@ class Authenticator:
         principal = Principal(
             secret.tenant_id,
             subject,
-            frozenset(key.roles),
+            _usable_roles(key, owner),
             owner.groups,
             scopes,
             secret.reference,
@@ -179,6 +180,12 @@ def _credential(kind: str, principal: Principal, expires: float, owner: str) -> 
     return Credential(
         kind, principal, expires, frozenset({own, ("user", principal.tenant_id, owner.lower())})
     )
+
+
+def _usable_roles(key: UsableKey, owner: Person) -> frozenset[str]:
+    if owner.active is None:  # made for a machine by nobody in the directory, who cannot lose a role
+        return frozenset(key.roles)
+    return roles_of_key(key.roles, key.owner_roles, owner.roles | frozenset(key.vouched_roles))
 
 
 def _issuer_named_by(token: str) -> str:

@@ -51,7 +51,7 @@ class IdentityParts:
         return [
             AuthRoutes(self._sessions, self.cookies).router(),
             ConsoleLoginRoutes(self._logins, self._sessions, self.cookies, self._settings).router(),
-            ApiKeyRoutes(self._keys, self.announcements).router(),
+            ApiKeyRoutes(self._keys, self._identities, self.announcements).router(),
             RoleAssignmentRoutes(self._directory, self.announcements).router(),
             *(CollectionRoutes(each, self.announcements).router() for each in collections),
             DiscoveryRoutes(collections).router(),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,9 +28,10 @@ class Subscriber:
 
 
 class Subscribers:
-    """Those of one tenant; immutable."""
+    """Those of one tenant; immutable, and good until the first of their credentials ends."""
 
-    def __init__(self, subscribers: Sequence[Subscriber]) -> None:
+    def __init__(self, subscribers: Sequence[Subscriber], expires: float = math.inf) -> None:
+        self.expires = expires
         self._by_id = {each.subscription.subscription_id: each for each in subscribers}
         self._by_asset: dict[str, list[Subscriber]] = defaultdict(list)
         self._of_any: list[Subscriber] = []
@@ -64,11 +67,13 @@ class LiveSubscribers:
     async def of(self, tenant_id: str) -> Subscribers:
         async with self._turns[tenant_id]:
             found = self._known.get(tenant_id)
-            while found is None:
+            while found is None or found.expires <= time.time():
                 before = (self._changes[tenant_id], self._losses)
                 loaded = await self._subscriptions.load(tenant_id)
                 if before == (self._changes[tenant_id], self._losses):
-                    found = Subscribers([Subscriber(s, _principal(tenant_id, r)) for s, r in loaded])
+                    ends = [rights.expires for _, rights in loaded if rights.expires is not None]
+                    subscribers = [Subscriber(s, _principal(tenant_id, rights)) for s, rights in loaded]
+                    found = Subscribers(subscribers, min(ends, default=math.inf))
                     self._known[tenant_id] = found
             return found
 

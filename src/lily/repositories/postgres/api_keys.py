@@ -26,6 +26,8 @@ class NewKey:
     seconds: float
     owner_roles: Sequence[str] = ()
     owner_groups: Sequence[str] = ()
+    #: Those of the owner's roles that are not in the directory.
+    vouched_roles: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class UsableKey:
     expires: float
     owner_roles: Sequence[str]
     owner_groups: Sequence[str]
+    vouched_roles: Sequence[str]
 
 
 class ApiKeys:
@@ -70,6 +73,7 @@ class ApiKeys:
             "seconds": new.seconds,
             "owner_roles": sorted(new.owner_roles),
             "owner_groups": sorted(new.owner_groups),
+            "vouched_roles": sorted(new.vouched_roles),
         }
         rows = await self._database.fetch(_QUERIES["create_key"], values)
         return ApiKey(*rows[0]) if rows else None

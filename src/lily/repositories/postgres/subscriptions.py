@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg.types.json import Jsonb
 
+from lily.domain.key_roles import roles_of_key
 from lily.domain.subscriptions import Selection, Subscription, Target, Template
 from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
@@ -33,6 +34,8 @@ class Rights:
     owner_groups: frozenset[str]
     #: Those of its owner that only the key knows of.
     key_groups: frozenset[str]
+    #: When the key ends, in seconds since the epoch.
+    expires: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +144,19 @@ def _subscription(tenant_id: str, row: Row) -> Subscription:
 
 
 def _rights(row: Row) -> Rights:
-    key_name, scopes, *names = row[11:17]
-    return Rights(row[2], key_name, scopes, *map(frozenset, names))
+    key_name, scopes, roles, owner_roles, owner_groups, key_groups, had, has, expires = row[11:20]
+    if key_name is not None and has is not None:
+        roles = roles_of_key(roles, had, has)
+    return Rights(
+        row[2],
+        key_name,
+        scopes,
+        frozenset(roles),
+        frozenset(owner_roles),
+        frozenset(owner_groups),
+        frozenset(key_groups),
+        expires,
+    )
 
 
 def _stored(tenant_id: str, row: Row) -> StoredSubscription:

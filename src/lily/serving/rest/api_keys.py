@@ -19,6 +19,7 @@ from lily.access.secrets import API_KEY, Secret, new_value
 from lily.domain.errors import AlreadyExists, Forbidden, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.api_keys import ApiKey, ApiKeys, NewKey
+from lily.repositories.postgres.identities import Identities
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 DAY = 24 * 3600
@@ -35,6 +36,7 @@ class KeyBody(Body):
 @dataclass(frozen=True)
 class ApiKeyRoutes:
     keys: ApiKeys
+    identities: Identities
     announcements: Announcements
 
     def router(self) -> APIRouter:
@@ -62,7 +64,9 @@ class ApiKeyRoutes:
             raise Forbidden("an API key makes no API keys; log in")
         await _check_not_beyond(call, body.roles, scopes)
         seconds, maker = body.expires_in_days * DAY, call.principal
-        new = NewKey(body.name, maker.subject, body.roles, scopes, seconds, [*maker.roles], [*maker.groups])
+        vouched = maker.roles - (await self.identities.person(call.tenant_id, maker.subject)).roles
+        had = [*maker.roles], [*maker.groups], [*vouched]
+        new = NewKey(body.name, maker.subject, body.roles, scopes, seconds, *had)
         value = new_value()
         made = await self.keys.create(call.tenant_id, new, Secret(API_KEY, "", "", value).hash)
         if made is None:

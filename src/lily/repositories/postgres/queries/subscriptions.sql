@@ -2,13 +2,18 @@
 
 -- name: load_subscriptions
 -- PostgresSubscriptions.load: all that can tell something, with the rights their owners have now. Left out are
--- those of people who are gone or may no longer log in, and those made with a key that was revoked.
+-- those of people who are gone or may no longer log in, and those made with a key that has ended. Last what is known
+-- of the key: the roles its owner had, those they have now (NULL: they are not in the directory), and its end.
 SELECT s.subscription_id::text, s.name, coalesce(u.user_name, s.owner), s.selection, s.connector_id, s.options,
        s.title, s.text, s.is_disabled, s.created_at, s.updated_at, k.name, s.scopes, s.roles,
        coalesce(k.owner_roles, '{}') || coalesce(u.roles, '{}') || ARRAY(
             SELECT DISTINCT r.role FROM group_roles AS r
              WHERE r.tenant_id = %(tenant_id)s AND r.group_name = ANY(s.groups || member_of.names)),
-       s.groups || member_of.names, coalesce(k.owner_groups, '{}')
+       s.groups || member_of.names, coalesce(k.owner_groups, '{}'), coalesce(k.owner_roles, '{}'),
+       CASE WHEN u.user_id IS NOT NULL THEN coalesce(k.vouched_roles, '{}') || u.roles || ARRAY(
+            SELECT DISTINCT r.role FROM group_roles AS r
+             WHERE r.tenant_id = %(tenant_id)s AND r.group_name = ANY(member_of.names)) END,
+       extract(epoch FROM k.expires_at)::float8
   FROM subscriptions AS s
   LEFT JOIN users AS u ON u.tenant_id = %(tenant_id)s
         AND (u.user_id = s.user_id OR (s.user_id IS NULL AND lower(u.user_name) = lower(s.owner)))
@@ -19,7 +24,8 @@ SELECT s.subscription_id::text, s.name, coalesce(u.user_name, s.owner), s.select
                      WHERE m.tenant_id = %(tenant_id)s AND m.user_id = u.user_id) AS names) AS member_of
  WHERE s.tenant_id = %(tenant_id)s AND NOT s.is_disabled
    AND coalesce(u.active, s.user_id IS NULL)
-   AND (s.key_id IS NULL OR (k.key_id IS NOT NULL AND k.revoked_at IS NULL))
+   AND (s.key_id IS NULL OR (k.key_id IS NOT NULL AND k.revoked_at IS NULL
+                              AND k.expires_at > clock_timestamp()))
  ORDER BY s.subscription_id
 
 -- name: insert_subscription
