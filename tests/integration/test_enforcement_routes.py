@@ -122,6 +122,14 @@ def state(api: Gateway, connector_id: str) -> dict[str, Any]:
     return dict(answer.json()) if answer.status_code == 200 else {}
 
 
+def ledger(api: Gateway, connector_id: str, reason: str) -> dict[str, bool]:
+    """The statements said for a reason, each with whether it undoes another."""
+    query = """SELECT s.statement, s.is_undo FROM enforcement_statements s
+                 JOIN enforcement_plans p USING (plan_id)
+                WHERE p.connector_id = %s AND p.reason = %s AND p.state = 'applied'"""
+    return dict(api.fetch(query, connector_id, reason))
+
+
 def test_a_plan_shows_every_statement_and_leaves_no_trace(running: Gateway, warehouse: Warehouse) -> None:
     connector_id = register(running, warehouse)
     tag(running, warehouse.column("customers", "email"), "planned")
@@ -177,6 +185,19 @@ def test_rules_and_requests_are_followed_told_and_taken_back(running: Gateway, w
         config = running.call("GET", place).json()["config"] | {"enforce": False}
         assert running.call("PATCH", place, json={"config": config}).status_code == 200
         eventually(lambda: state(running, connector_id)["state"] == "released", 20)
+        prepared = ledger(running, connector_id, "preparation")
+        assert prepared['CREATE SCHEMA "lily_masked_public"'] is False
+        assert prepared['DROP SCHEMA IF EXISTS "lily_masked_public"'] is True
+        for begin in (
+            "CREATE SCHEMA lily_protection",
+            "CREATE EVENT TRIGGER",
+            "ALTER DATABASE",
+            "ALTER ROLE",
+        ):
+            assert [said for said in prepared if begin in said], begin
+        released = ledger(running, connector_id, "release")
+        assert 'DROP SCHEMA "lily_masked_public"' in released
+        assert any("DROP SCHEMA IF EXISTS lily_protection" in each for each in released)
         assert running.call("DELETE", place).status_code == 204
     assert warehouse.whole() == whole
 

@@ -7,6 +7,8 @@ from lily.repositories.postgres.queries import load
 from lily.targets.enforcement.connections import Connection, fetch
 
 _CONTROL = load("enforcement_control.sql")
+#: A statement that was said, and the one that undoes it.
+Said = tuple[str, str]
 NO_GUARD = "not a superuser: changes by others are repaired at the next check, not at once"
 
 
@@ -19,8 +21,9 @@ class SomebodyElses(LilyError):
 class Control:
     """On one connection. Whoever else could have made a function here would have it called by Lily."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, said: list[Said]) -> None:
         self._connection = connection
+        self._said = said
         self._is_renewed = False
 
     def is_there(self) -> bool:
@@ -37,11 +40,13 @@ class Control:
 
     def furnish(self) -> None:
         """Make what is missing, with the functions of this release; from here on the work is Lily's own."""
-        if self.is_there():
+        is_there = self.is_there()
+        if is_there:
             fetch(self._connection, _CONTROL["begin_work"])
         else:
-            self._connection.execute(_CONTROL["create_schema"])
-        if not self._is_renewed:
+            self._say("create_schema", "drop_control")
+            self._say("create_control", "drop_control")
+        if is_there and not self._is_renewed:
             self._connection.execute(_CONTROL["create_control"])
         if not fetch(self._connection, _CONTROL["has_workplace"])[0][0]:
             self._connection.execute(_CONTROL["create_workplace"])
@@ -57,10 +62,11 @@ class Control:
         if not may_guard:
             return [NO_GUARD]
         if enabled is None:
-            self._connection.execute(_CONTROL["create_guard"])
+            self._say("create_guard", "drop_guard")
         if enabled != "A":
-            self._connection.execute(_CONTROL["enable_guard"])
+            self._say("enable_guard", "drop_guard")
         return []
 
-    def drop(self) -> None:
-        self._connection.execute(_CONTROL["drop_control"])
+    def _say(self, name: str, undo: str) -> None:
+        self._connection.execute(_CONTROL[name])
+        self._said.append((_CONTROL[name], _CONTROL[undo]))

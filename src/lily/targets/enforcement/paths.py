@@ -92,19 +92,28 @@ def wanted_paths(
     return wanted
 
 
-def usage(schema: Schema, roles: Roles) -> Iterable[Statement]:
-    """Who may use a schema may use that of its masking views, and nobody else."""
+def usage(schema: Schema, roles: Roles) -> Iterable[tuple[Statement, Statement]]:
+    """Who may use a schema may use that of its masking views, and nobody else; each with what undoes it."""
     name = sql.Identifier(shadow_of(schema.name))
     if not schema.has_shadow:
-        yield sql.SQL("CREATE SCHEMA {}").format(name)
+        undo = sql.SQL("DROP SCHEMA IF EXISTS {}").format(name)
+        yield sql.SQL("CREATE SCHEMA {}").format(name), undo
         text = sql.SQL("SELECT lily_protection.seclude({}::regnamespace)")
-        yield text.format(sql.Literal(name.as_string(None)))
+        yield text.format(sql.Literal(name.as_string(None))), undo
     wanted, has = _users(schema.users), _users(schema.shadow_users)
     if missing := [role for role in sorted(wanted - has) if role in roles]:
-        yield sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(name, roles.listed(missing))
+        yield _grant(name, roles.listed(missing)), _revoke(name, roles.listed(missing))
     own = {item.grantor for item in schema.shadow_users or ()}
     if excess := [role for role in sorted(has - wanted - own) if role in roles]:
-        yield sql.SQL("REVOKE ALL ON SCHEMA {} FROM {}").format(name, roles.listed(excess))
+        yield _revoke(name, roles.listed(excess)), _grant(name, roles.listed(excess))
+
+
+def _grant(schema: sql.Identifier, roles: Statement) -> Statement:
+    return sql.SQL("GRANT USAGE ON SCHEMA {} TO {}").format(schema, roles)
+
+
+def _revoke(schema: sql.Identifier, roles: Statement) -> Statement:
+    return sql.SQL("REVOKE ALL ON SCHEMA {} FROM {}").format(schema, roles)
 
 
 def _users(items: Items | None) -> set[int]:

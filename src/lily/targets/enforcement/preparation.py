@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from psycopg import sql
 
 from lily.repositories.postgres.queries import load
 from lily.targets.enforcement.connections import Connection, fetch, read_roles, told
-from lily.targets.enforcement.controls import Control
+from lily.targets.enforcement.controls import Control, Said
 from lily.targets.enforcement.paths import (
     EVERYBODY,
     Login,
@@ -26,6 +26,8 @@ from lily.targets.enforcement.paths import (
 from lily.targets.enforcement.rights import Roles, Statement, read_items
 from lily.targets.enforcement.views import shadow_of
 
+#: Takes down what was said.
+Record = Callable[[list[Said]], None]
 _CONTROL, _TARGET = load("enforcement_control.sql"), load("enforcement_target.sql")
 
 
@@ -43,7 +45,9 @@ class Preparation:
     def __init__(self, connection: Connection, options: Options) -> None:
         self._connection = connection
         self._options = options
-        self._control = Control(connection)
+        #: What was said since it was last recorded.
+        self._said: list[Said] = []
+        self._control = Control(connection, self._said)
 
     def furnish(self) -> None:
         """Make what Lily keeps in the database; `SomebodyElses` when another has made it in its place."""
@@ -52,13 +56,16 @@ class Preparation:
             fetch(self._connection, _CONTROL["end_work"])
         self._control.keep()
 
-    def make(self) -> list[str]:
+    def make(self, record: Record = lambda _: None) -> list[str]:
         """Make what masks will need, and see to it that sessions begun from now on are ready for them.
 
-        Returns what could not be done, in words.
+        Returns what could not be done, in words. What was said is recorded before it comes into force.
         """
         with self._connection.transaction():
             problems = self._make()
+            if self._said:
+                record([*self._said])
+                self._said.clear()
         self._control.keep()
         return problems
 
@@ -67,6 +74,7 @@ class Preparation:
         """Made, and afterwards as if it had never been."""
         with self._connection.transaction(force_rollback=True):
             yield self._make()
+        self._said.clear()
 
     def drop(self) -> list[str]:
         """As if Lily had never been here; nothing is protected any more.
@@ -74,18 +82,21 @@ class Preparation:
         Returns what stays, in words: views that others are made of.
         """
         with self._connection.transaction():
-            if not self._control.is_there():
-                return []
-            roles, settings = read_roles(self._connection), self._settings()
-            for role in settings.made:
-                self._connection.execute(self._path_back(role, settings.had(role), roles))
-            left = []
-            for schema in self._schemas():
-                if schema.has_shadow:
-                    name = sql.Identifier(shadow_of(schema.name))
-                    left += self._attempt(sql.SQL("DROP SCHEMA {}").format(name))
-            self._control.drop()
+            leaving = self.leaving()
+            left = [each for statement in leaving[:-1] for each in self._attempt(statement, statement)]
+            for statement in leaving[-1:]:
+                self._connection.execute(statement)
             return left
+
+    def leaving(self) -> list[Statement]:
+        """The statements that leave nothing of Lily; the last of them ends its own schema and the guard."""
+        if not self._control.is_there():
+            return []
+        roles, settings = read_roles(self._connection), self._settings()
+        paths = [self._path_back(role, settings.had(role), roles) for role in settings.made]
+        shadows = [sql.Identifier(shadow_of(each.name)) for each in self._schemas() if each.has_shadow]
+        dropped = [sql.SQL("DROP SCHEMA {}").format(name) for name in shadows]
+        return [*paths, *dropped, sql.SQL(_CONTROL["drop_control"])]
 
     def _make(self) -> list[str]:
         self._control.furnish()
@@ -106,8 +117,8 @@ class Preparation:
                     f" {schema.name} is denied until it is dropped or renamed"
                 )
                 continue
-            for statement in usage(schema, roles):
-                problems += self._attempt(statement)
+            for statement, undo in usage(schema, roles):
+                problems += self._attempt(statement, undo)
         return problems
 
     def _set_paths(self) -> list[str]:
@@ -117,12 +128,16 @@ class Preparation:
         wanted = wanted_paths(settings, schemas, self._logins(), roles)
         for role, path in sorted(wanted.items()):
             if role not in settings.here or read_path(settings.here[role]) != path:
-                refused = self._attempt(self._path_statement(role, write_path(path), roles))
+                refused = self._attempt(
+                    self._path_statement(role, write_path(path), roles),
+                    self._path_back(role, settings.had(role), roles),
+                )
                 problems += refused
                 if not refused:
                     self._keep_path(role, settings.had(role))
         for role in settings.made.keys() - wanted.keys():
-            problems += self._attempt(self._path_back(role, settings.had(role), roles))
+            again = self._path_back(role, settings.made[role].made, roles)
+            problems += self._attempt(self._path_back(role, settings.had(role), roles), again)
             fetch(self._connection, _TARGET["forget_path"], {"role": role})
         return problems
 
@@ -150,10 +165,11 @@ class Preparation:
             return sql.SQL("ALTER {} RESET search_path").format(whose)
         return sql.SQL("ALTER {} SET search_path = {}").format(whose, write_path(read_path(had)))
 
-    def _attempt(self, statement: Statement) -> list[str]:
+    def _attempt(self, statement: Statement, undo: Statement) -> list[str]:
         try:
             with self._connection.transaction():
                 self._connection.execute(statement)
+            self._said.append((statement.as_string(self._connection), undo.as_string(self._connection)))
             return []
         except psycopg.Error as error:
             return [f"{statement.as_string(self._connection)}: {told(error)}"]

@@ -113,10 +113,11 @@ class Target:
             self.ears.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
             self._opened = opened.pop_all()
 
-    def drop(self) -> None:
-        """Leave nothing of Lily in the database, not even what is locked; only closing is left to do."""
+    def drop(self) -> list[str]:
+        """Leave nothing of Lily in the database, not even what is locked; only closing is left to do. Returns
+        what stays, in words."""
         self._claim.close()
-        self.preparation.drop()
+        return self.preparation.drop()
 
     def heard(self) -> bool:
         """Whether somebody else has changed something since this was asked last."""

@@ -15,6 +15,7 @@ from lily.domain.errors import LilyError
 from lily.domain.masks import mask_document
 from lily.domain.protection import Effect, Protection
 from lily.repositories.postgres.enforcement import Become, EnforcementLedger, Spoken, TargetState
+from lily.targets.enforcement.controls import Said
 from lily.targets.enforcement.planner import Work
 from lily.targets.enforcement.scrapes import OrderScrape, ScrapeOrders
 from lily.targets.enforcement.targets import Access, Target
@@ -24,6 +25,7 @@ from lily.targets.enforcement.workshop import EVERYTHING, Outcome, Scope
 #: Where the database cannot tell of changes, they are repaired within this time.
 CHECK_SECONDS = 30.0
 CHECK = "check"
+PREPARATION, RELEASE = "preparation", "release"
 _RETRY_SECONDS = 1.0
 _LONGEST_PAUSE = 30.0
 #: Anybody can make the database tell of changes, as often as they like: it is looked at no oftener than this.
@@ -138,15 +140,25 @@ class Worker:
         """Whether nothing of Lily is left in the database; what somebody is in the way of stays protected."""
         target = await asyncio.to_thread(self._open_target)
         try:
-            outcome = await asyncio.to_thread(target.workshop.release)
+            outcome = await self._give_back(target)
             is_free = not outcome.waiting and not outcome.failed
-            if is_free:
-                await asyncio.to_thread(target.drop)
+            left = await asyncio.to_thread(target.drop) if is_free else []
         finally:
             target.close()
-        detail: dict[str, object] = {"troubles": _troubles(outcome)}
-        await self._tell("released" if is_free else "incomplete", {} if is_free else detail)
+        detail: dict[str, object] = {"problems": left} if is_free else {"troubles": _troubles(outcome)}
+        await self._tell("released" if is_free else "incomplete", detail)
         return is_free
+
+    async def _give_back(self, target: Target) -> Outcome:
+        """Protect nothing; what will be said to leave is in the ledger with it."""
+        works = await asyncio.to_thread(target.workshop.plan, {})
+        leaving = await asyncio.to_thread(target.preparation.leaving)
+        said = [*spoken(target, works), *(Spoken("", target.workshop.text(each)) for each in leaving)]
+        plan_id = await self._begin(RELEASE, said)
+        outcome = await asyncio.to_thread(target.workshop.apply, works)
+        become = [_become(work, outcome) for work in works]
+        await self._ledger.settle(self.access.key, plan_id, outcome.failed, become)
+        return outcome
 
     async def _work_until_lost(self) -> None:
         target = await asyncio.to_thread(self._open_target)
@@ -203,7 +215,7 @@ class Worker:
 
     async def _do(self, target: Target, told: Inbox) -> Outcome:
         if told.everything:
-            self._problems = await asyncio.to_thread(target.preparation.make)
+            self._problems = await self._prepare(target)
             self._wanted = await self._wishes.read(self.access)
             scope = self._whole_scope()
         else:
@@ -223,6 +235,20 @@ class Worker:
         if told.everything or outcome.failed or outcome.waiting or self._troubles:
             await self._tell_state(target, outcome)
         return outcome
+
+    async def _prepare(self, target: Target) -> list[str]:
+        """What was said is in the ledger before it comes into force."""
+        loop, begun = asyncio.get_running_loop(), list[str]()
+
+        def record(said: list[Said]) -> None:
+            spoken = [Spoken("", *each) for pair in said for each in ((pair[0], False), (pair[1], True))]
+            begin = self._ledger.begin(*self.access.key, PREPARATION, spoken)
+            begun.append(asyncio.run_coroutine_threadsafe(begin, loop).result(_LONGEST_PAUSE))
+
+        problems = await asyncio.to_thread(target.preparation.make, record)
+        for plan_id in begun:
+            await self._ledger.settle(self.access.key, plan_id, {}, [])
+        return problems
 
     async def _is_untouched(self, target: Target) -> bool:
         """Whether a look at everything would find what the last one found."""

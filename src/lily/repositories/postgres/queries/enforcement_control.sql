@@ -365,7 +365,11 @@ DELETE FROM lily_protection.stripped WHERE relation = %(relation)s::bigint::oid
 -- Workshop.check: relations that were dropped.
 DELETE FROM lily_protection.originals o WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = o.relation)
 
+-- name: drop_guard
+-- Control.post_guard, in the ledger as what undoes it.
+DROP EVENT TRIGGER IF EXISTS lily_protection_guard
+
 -- name: drop_control
--- Control.drop: nothing of Lily is left.
+-- Preparation.leaving: nothing of Lily is left.
 DROP EVENT TRIGGER IF EXISTS lily_protection_guard;
 DROP SCHEMA IF EXISTS lily_protection CASCADE
