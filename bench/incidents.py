@@ -23,6 +23,7 @@ from kit import monte_carlo
 from kit.slack import SIGNING_SECRET, FakeSlack, fake_slack
 
 _TABLES = 50
+_DASHBOARD = {"asset_id": "sales", "asset_name": "sales", "asset_type": "dashboard"}
 _SECRET = "the secret of this benchmark"
 _PATIENCE_SECONDS = 60.0
 _ALLOW = "LILY_TARGETS_ALLOW"
@@ -68,7 +69,7 @@ async def measure(platform: Platform, slack: FakeSlack, options: argparse.Namesp
 
 
 async def _prepare(client: httpx.AsyncClient, tenant: str, headers: Mapping[str, str], slack: str) -> str:
-    """Tables, a connector for each side, and a subscription; the path to send webhooks to."""
+    """Tables below a dashboard, a connector for each side, a subscription; the path to send webhooks to."""
 
     async def post(path: str, body: Any) -> dict[str, Any]:
         answer = await client.post(path, json=body, headers=headers)
@@ -77,10 +78,11 @@ async def _prepare(client: httpx.AsyncClient, tenant: str, headers: Mapping[str,
         return dict(answer.json())
 
     tables = [_table(number) for number in range(_TABLES)]
-    await post(
-        "/lily/v1/metadata",
-        [{"asset_id": name, "asset_name": name, "asset_type": "table"} for name in tables],
-    )
+    assets = [{"asset_id": name, "asset_name": name, "asset_type": "table"} for name in tables]
+    await post("/lily/v1/metadata", {"assets": [*assets, _DASHBOARD]})
+    above = {"to_asset_id": _DASHBOARD["asset_id"], "relationship_type": "used-in"}
+    edges = {"relationships": [{"from_asset_id": name} | above for name in tables]}
+    await post("/lily/v1/metadata/lineage", edges)
     source = {"type": "monte-carlo", "name": "monte-carlo", "secret": _SECRET}
     mapped = {"config": {"assets": {f"db:shop.{name}": name for name in tables}}}
     reporter = await post(f"/lily/v1/connectors/{tenant}", source | mapped)
