@@ -133,6 +133,11 @@ class Deliveries(RuleBasedStateMachine):
             and queue.next_at <= self.model.now < queue.lease_until
             and self.model.held_until.get(place[0], 0.0) <= self.model.now
         )
+        is_left = queue.holder == holder and not queue.pending
+        assert self.do(dispatcher.queues.leave(name)) == is_left
+        if is_left:
+            self.model.release(holder, place)
+            return
         assert self.do(dispatcher.queues.renew(name)) == goes_on
         if goes_on:
             self.model.claim(holder, place)

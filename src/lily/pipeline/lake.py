@@ -26,6 +26,8 @@ _CALM_SECONDS = 3.0
 _MOST_BEHIND_SECONDS = 300.0
 _RETRY_SECONDS = 10.0
 _LOOK_SECONDS = 1
+#: It rests for so many times as long as it ran, and not longer than this: a trickle must not keep it running.
+_REST, _LONGEST_REST = 4, 30.0
 
 
 class Lake:
@@ -57,15 +59,18 @@ class Lake:
 
     def _run(self, queries: Mapping[str, Callable[[], StreamingQuery]]) -> None:
         complete_at = time.monotonic()
+        rest = 0.0
         while not self._stopped.is_set():
             self._due.wait()
-            if self._stopped.wait(_COLLECT_SECONDS):
+            if self._stopped.wait(max(_COLLECT_SECONDS, rest)):
                 return
             latest = complete_at + _MOST_BEHIND_SECONDS
             while self._must_yield(latest):
                 time.sleep(_LOOK_SECONDS)
             self._due.clear()
+            began = time.monotonic()
             done = [self._run_query(name, start, latest) for name, start in queries.items()]
+            rest = min(_LONGEST_REST, _REST * (time.monotonic() - began))
             if all(done):
                 complete_at = time.monotonic()
             else:

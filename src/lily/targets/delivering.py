@@ -182,6 +182,8 @@ class Deliverer:
                 return
             if not await self._conclude(await _attempt(target, shipment)):
                 return
+            if await self._queues.leave(name):
+                return
             if not await self._queues.renew(name):
                 break
         await self._queues.release(name)

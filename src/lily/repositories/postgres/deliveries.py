@@ -28,6 +28,9 @@ LOCK_CLASS = 0x4C44
 #: Many send at once and each writes down what came of it; they wait for one another.
 _POOL_SECONDS = 20.0
 _MOST_FORGOTTEN = 10_000
+#: What a crash of the database forgets of the last moment is sent again, under the same id. Waiting for its
+#: disk four times for each message allowed 20 messages a second.
+_OPTIONS = "-c timezone=UTC -c statement_timeout=10000 -c jit=off -c synchronous_commit=off"
 _SQL = load("deliveries.sql")
 
 
@@ -43,7 +46,7 @@ class DeliveryQueues:
             kwargs={
                 "autocommit": True,
                 "connect_timeout": CONNECT_SECONDS,
-                "options": "-c timezone=UTC -c statement_timeout=10000 -c jit=off",
+                "options": _OPTIONS,
                 "application_name": "lily-dispatcher",
             },
             min_size=1,
@@ -85,8 +88,8 @@ class DeliveryQueues:
         """Have these delivered; returns how many were not known yet."""
         if not wanted:
             return 0
-        [(added, _)] = await self._run("enqueue", enqueue_values(wanted))
-        return int(added)
+        async with self._surely() as connection:
+            return await self._enqueue(connection, wanted)
 
     async def tell(
         self, matches: Sequence[Match], choose: Callable[[Sequence[Match]], Sequence[NewDelivery]]
@@ -95,12 +98,13 @@ class DeliveryQueues:
         none. Returns how many deliveries were not known yet."""
         if not matches:
             return 0
-        async with self._pool.connection() as connection, connection.transaction():
+        async with self._surely() as connection:
             wanted = choose(await record_matches(connection, matches))
-            if not wanted:
-                return 0
-            [(added, _)] = await run(connection, "enqueue", {**enqueue_values(wanted), "now": self.clock})
-            return int(added)
+            return await self._enqueue(connection, wanted) if wanted else 0
+
+    async def _enqueue(self, connection: Connection, wanted: Sequence[NewDelivery]) -> int:
+        [(added, _)] = await run(connection, "enqueue", {**enqueue_values(wanted), "now": self.clock})
+        return int(added)
 
     async def claim(self, rooms: Mapping[tuple[str, str], int], room: int, most: int) -> list[QueueName]:
         """Queues that are due, now held by this dispatcher: at most `most`, and of a target (tenant and
@@ -146,7 +150,7 @@ class DeliveryQueues:
     async def tell_owners(self, tenant_id: str, connector_id: str, message: Message) -> list[str]:
         """Make a notification for everybody who has something told to this target; returns who they are."""
         named = {"tenant_id": tenant_id, "connector_id": connector_id}
-        async with self._pool.connection() as connection, connection.transaction():
+        async with self._surely() as connection:
             await run(connection, "forgive", named)
             return await notify_owners(connection, named, message)
 
@@ -166,6 +170,10 @@ class DeliveryQueues:
         """Nothing goes to this queue's target for so long."""
         await self._run("hold_target", _of(name) | {"seconds": pause})
 
+    async def leave(self, name: QueueName) -> bool:
+        """Whether nothing was left in the queue, which is then gone."""
+        return bool(await self._run("leave", _of(name) | {"holder": self.holder}))
+
     async def release(self, name: QueueName) -> None:
         """Others may send from this queue."""
         await self._run("release", _of(name) | {"holder": self.holder})
@@ -181,6 +189,13 @@ class DeliveryQueues:
         await self._run("forget", {"days": KEPT_DAYS})
         while len(await self._run("forget_causes", {"days": KEPT_DAYS, "most": _MOST_FORGOTTEN})):
             pass
+
+    @asynccontextmanager
+    async def _surely(self) -> AsyncIterator[Connection]:
+        """A transaction that outlives a crash of the database."""
+        async with self._pool.connection() as connection, connection.transaction():
+            await run(connection, "surely", {})
+            yield connection
 
     async def _run(self, query: str, values: Mapping[str, Any]) -> list[Row]:
         async with self._pool.connection() as connection:

@@ -30,6 +30,10 @@ WITH wanted AS (
 )
 SELECT (SELECT count(*) FROM added), (SELECT count(*) FROM queued)
 
+-- name: surely
+-- Called before what must outlive a crash of the database: the position in the log moves on after it.
+SET LOCAL synchronous_commit = on
+
 -- name: listen
 -- Called by a dispatcher: something is to be delivered.
 LISTEN lily_deliveries
@@ -186,6 +190,13 @@ WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s
 -- Called by the delivery loop when it sends no more from a queue it holds.
 UPDATE delivery_queues SET holder = NULL, lease_until = NULL
 WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s AND queue = %(queue)s AND holder = %(holder)s
+
+-- name: leave
+-- Called by the delivery loop after a message: a queue it holds is gone when nothing is left in it.
+DELETE FROM delivery_queues
+WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s AND queue = %(queue)s AND holder = %(holder)s
+    AND pending = 0
+RETURNING queue
 
 -- name: remove_empty
 -- Called by the delivery loop after it has released a queue.
