@@ -38,6 +38,10 @@ def shared_url(platform: Platform) -> str:
     return platform.settings.database.url.get_secret_value()
 
 
+#: Assets that come through the leaf lane.
+LEAVES = ("a1", "a3")
+
+
 class Writing:
     """Writes without pause while it runs, retries what is asked to come back, and keeps what was accepted."""
 
@@ -47,6 +51,7 @@ class Writing:
         self._thread = threading.Thread(target=self._run)
         self.accepted: dict[str, list[str]] = defaultdict(list)
         self.ids: list[str] = []
+        self.about_lineage: list[str] = []
         self.asked_back: list[float] = []
         self.wrong: list[Any] = []
 
@@ -62,8 +67,8 @@ class Writing:
         number = 0
         while not self._stop.is_set():
             asset_id, number = f"a{number % 7}", number + 1
-            kind = "column" if number % 2 and asset_id in ("a1", "a3") else "table"
-            body = table(asset_id=asset_id, asset_name=f"n{number}", asset_type="table" if kind else kind)
+            kind = "column" if asset_id in LEAVES else "table"
+            body = table(asset_id=asset_id, asset_name=f"n{number}", asset_type=kind)
             answer = self._tenant.post(body, {"prefer": "respond-async"})
             if answer.status_code == 503:
                 assert answer.headers["retry-after"]
@@ -76,12 +81,25 @@ class Writing:
                 self.wrong.append(answer.text)
 
 
+def say_lineage(tenant: Tenant) -> list[str]:
+    """Tag an asset, and lead the tag on to another; returns the events' ids."""
+    edge = {"from_asset_id": "keyed", "to_asset_id": "a1", "relationship_type": "derived-from"}
+    tag = {"asset_id": "keyed", "tags": ["PII"]}
+    said = [
+        tenant.call("POST", path, json=body)
+        for path, body in (("/lineage", edge), ("/governance/classification", tag))
+    ]
+    assert [answer.status_code for answer in said] == [200, 200], [answer.text for answer in said]
+    return [answer.headers["lily-event-id"] for answer in said]
+
+
 @pytest.fixture(scope="module")
 def mover(platform: Platform) -> tuple[Tenant, Writing, str]:
     """A tenant that wrote all the while it moved from the shared cell to one of its own."""
     tenant = new_tenant(platform)
     keyed = tenant.post(table("keyed"), {"idempotency-key": "k"}).headers["lily-event-id"]
     with Writing(tenant) as writing:
+        writing.about_lineage = say_lineage(tenant)
         eventually(lambda: len(writing.ids) > 50)
         platform.lily("tenant", "move", tenant.name, "--to", "dedicated")
         moved = len(writing.ids)
@@ -100,7 +118,7 @@ def test_a_dedicated_tenant_has_a_database_topics_lake_and_queries_of_its_own(pl
     health = platform.health()["components"]["streams"]["details"]["queries"]
     assert health[f"{tenant.name}/assets-structural"] == "running"
     row = next(line for line in platform.lily("tenant", "list").splitlines() if line.startswith(tenant.name))
-    assert row.split()[3:11:2] == ["own"] * 4
+    assert row.split()[3:13:2] == ["own"] * 4 + ["shared"], "who may do what, and the audit, stay shared"
     platform.lily("tenant", "delete", tenant.name, "--yes")
     assert tenant.name not in platform.lily("tenant", "list")
     with pytest.raises(psycopg.OperationalError, match="does not exist"):
@@ -131,6 +149,15 @@ def test_after_a_move_every_asset_and_its_history_are_what_was_accepted(
         assert names == writing.accepted[asset_id]
 
 
+def test_after_a_move_edges_and_the_tags_that_came_over_them_are_there(
+    mover: tuple[Tenant, Writing, str],
+) -> None:
+    tenant, _, _ = mover
+    shown = tenant.call("GET", "/lineage/keyed?depth=1").json()
+    assert [(edge["from_asset_id"], edge["to_asset_id"]) for edge in shown["edges"]] == [("keyed", "a1")]
+    assert tenant.get("a1").json()["effective_tags"] == ["PII"]
+
+
 def test_after_a_move_a_retry_is_still_the_same_write(mover: tuple[Tenant, Writing, str]) -> None:
     tenant, _, keyed = mover
     again = tenant.post(table("keyed"), {"idempotency-key": "k"})
@@ -150,8 +177,8 @@ def test_after_a_move_the_lake_of_the_new_cell_has_every_event(mover: tuple[Tena
         return set(rows.to_arrow()["event_id"].to_pylist())
 
     try:
-        for name in ("events", "history"):
-            eventually(lambda n=name: ids(n) == {*writing.ids, keyed}, 90)
+        eventually(lambda: ids("history") == {*writing.ids, keyed}, 90)
+        eventually(lambda: ids("events") == {*writing.ids, *writing.about_lineage, keyed}, 90)
     finally:
         catalog.engine.dispose()
 

@@ -18,11 +18,13 @@ lineage: Any = lineage_pb2
 metadata: Any = metadata_pb2
 LINK, GET_LINEAGE = "lineage.LineageService/IngestRelationships", "lineage.LineageService/GetLineage"
 GET = "metadata.MetadataService/GetMetadata"
+#: At how many assets an answer about lineage ends.
+MOST = 8
 
 
 @pytest.fixture
 def api(settings: Settings) -> Iterator[Gateway]:
-    impatient = settings.gateway.model_copy(update={"wait_seconds": 0.5})
+    impatient = settings.gateway.model_copy(update={"wait_seconds": 0.5, "lineage_nodes": MOST})
     with gateway(with_grpc(settings.model_copy(update={"gateway": impatient}))) as started:
         yield started
 
@@ -58,6 +60,17 @@ def test_lineage_and_assets_are_answered(api: Gateway) -> None:
     assert answer.message == "there is more than is shown"
     found = ask(api, GET, metadata.GetMetadataRequest(asset_id="a"), metadata.GetMetadataResponse)
     assert (found.success, found.metadata.asset_name, found.metadata.version) == (True, "A", 1)
+
+
+def test_an_answer_ends_at_as_many_assets_as_over_rest(api: Gateway) -> None:
+    api.stored(asset_id="a0", asset_name="A")
+    for number in range(2 * MOST):
+        ends = {"from_id": f"a{number}", "to_id": f"a{number + 1}", "relationship_type": "uses"}
+        api.insert("edges", {"tenant_id": "acme"} | ends)
+    request = lineage.GetLineageRequest(asset_id="a0", depth=10)
+    answer = ask(api, GET_LINEAGE, request, lineage.GetLineageResponse)
+    assert len(answer.lineage) < MOST
+    assert answer.message == "there is more than is shown"
 
 
 def test_a_relationship_becomes_the_event_it_would_be_over_rest(api: Gateway) -> None:

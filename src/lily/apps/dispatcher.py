@@ -19,7 +19,7 @@ from lily.access.live_books import LiveBooks
 from lily.apps.connectors import open_connectors
 from lily.apps.enforcement import EnforcementParts
 from lily.apps.processes import parser_of, run_process
-from lily.log.changes import ChangeFeed
+from lily.log.changes import DISPATCHERS, ChangeFeed
 from lily.log.topics import Topic
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.assets import PostgresAssets
@@ -41,7 +41,6 @@ from lily.targets.telling import Telling
 from lily.tenancy.homes import Homes
 
 COMPONENT = "dispatcher"
-GROUP = "lily-dispatcher"
 _TOPICS = (Topic.METADATA_CHANGES, Topic.NOTIFICATIONS)
 
 _log = structlog.get_logger(__name__)
@@ -71,7 +70,7 @@ async def run(settings: Settings) -> None:
         stack.push_async_callback(targets.close)
         for part in (homes, announcements, queues):
             await stack.enter_async_context(part.running())
-        feed = stack.enter_context(closing(ChangeFeed(settings.kafka, GROUP, _TOPICS)))
+        feed = stack.enter_context(closing(ChangeFeed(settings.kafka, DISPATCHERS, _TOPICS)))
         stack.enter_context(trail.running())
         deliverer = Deliverer(queues, targets, SwitchOff(connectors, queues, trail.record))
         telling = Telling(feed, subscriptions, queues, targets)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from lily.access.assets import AssetGuard
 from lily.ingest.rest.incidents import IncidentWrites
 from lily.ingest.rest.webhooks import WebhookRoutes
 from lily.ingest.rest.writing import Writer
@@ -19,9 +20,10 @@ from lily.serving.rest.incidents import IncidentReads
 from lily.serving.rest.pages import PageTokens
 
 
-def open_incidents(database: Database, writer: Writer) -> Incidents:
-    lineage = Lineage(PostgresLineage(database), writer.guard)
-    return Incidents(PostgresIncidents(database), writer.guard, lineage)
+def open_incidents(database: Database, guard: AssetGuard, most_nodes: int) -> Incidents:
+    # Walks of its own: what concerns one asset does not wait its turn behind large answers about lineage.
+    lineage = Lineage(PostgresLineage(database), guard, most_nodes)
+    return Incidents(PostgresIncidents(database), guard, lineage)
 
 
 def incident_routers(

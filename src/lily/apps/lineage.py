@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fastapi import APIRouter
 from grpc import GenericRpcHandler
 
@@ -29,42 +27,43 @@ from lily.serving.rest.pages import PageTokens
 from lily.serving.rest.previews import PreviewRoutes
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How answers wait, go on in pages, and end."""
+class LineageParts:
+    """Lineage as every interface walks it, and what is written and told about tags.
 
-    after: AfterEvent
-    tokens: PageTokens
-    most_nodes: int
+    Edges and tags are in the database of the tenant's cell (`homes`), rules in the shared cell's.
+    """
 
+    def __init__(self, shared: Database, homes: Database, writer: Writer, most_nodes: int) -> None:
+        self._shared = shared
+        self._homes = homes
+        self._writer = writer
+        self._lineage = Lineage(PostgresLineage(homes), writer.guard, most_nodes)
 
-def lineage_routers(
-    shared: Database, homes: Database, writer: Writer, incidents: Incidents, reading: Reading
-) -> list[APIRouter]:
-    """To be put before the routes about assets, whose paths would take everything."""
-    guard, lineage, tags, after = writer.guard, PostgresLineage(homes), PostgresTags(homes), reading.after
-    preview = PreviewRoutes(
-        tags=tags,
-        nodes=lineage,
-        policies=PostgresPolicies(shared),
-        rules=PostgresProtectionRules(shared),
-        columns=PostgresProtectedColumns(homes),
-        guard=guard,
-        after=after,
-    )
-    return [
-        LineageWrites(writer, lineage).router(),
-        LineageReads(Lineage(lineage, guard, reading.most_nodes), incidents, after, reading.tokens).router(),
-        preview.router(),
-        ClassificationWrites(writer).router(),
-        ClassificationReads(Classification(tags, guard), guard, after).router(),
-    ]
+    def routers(self, incidents: Incidents, after: AfterEvent, tokens: PageTokens) -> list[APIRouter]:
+        """To be put before the routes about assets, whose paths would take everything."""
+        writer, guard, tags = self._writer, self._writer.guard, PostgresTags(self._homes)
+        preview = PreviewRoutes(
+            tags=tags,
+            nodes=self._lineage.edges,
+            policies=PostgresPolicies(self._shared),
+            rules=PostgresProtectionRules(self._shared),
+            columns=PostgresProtectedColumns(self._homes),
+            guard=guard,
+            after=after,
+        )
+        return [
+            LineageWrites(writer, self._lineage.edges).router(),
+            LineageReads(self._lineage, incidents, after, tokens).router(),
+            preview.router(),
+            ClassificationWrites(writer).router(),
+            ClassificationReads(Classification(tags, guard), guard, after).router(),
+        ]
 
-
-def lineage_services(database: Database, writer: Writer, calls: Calls) -> dict[str, GenericRpcHandler]:
-    """Assets and lineage over gRPC, by the names of their services."""
-    entries, guard = Entries(writer, "/grpc"), writer.guard
-    assets = metadata_service.MetadataService(calls, guard, entries.create, entries.change)
-    lineage = Lineage(PostgresLineage(database), guard)
-    edges = lineage_service.LineageService(calls, lineage, entries.link, entries.classify, entries.change)
-    return {metadata_service.SERVICE: assets.handler(), lineage_service.SERVICE: edges.handler()}
+    def services(self, calls: Calls) -> dict[str, GenericRpcHandler]:
+        """Assets and lineage over gRPC, by the names of their services."""
+        entries = Entries(self._writer, "/grpc")
+        assets = metadata_service.MetadataService(calls, self._writer.guard, entries.create, entries.change)
+        edges = lineage_service.LineageService(
+            calls, self._lineage, entries.link, entries.classify, entries.change
+        )
+        return {metadata_service.SERVICE: assets.handler(), lineage_service.SERVICE: edges.handler()}

@@ -25,10 +25,10 @@ def parser_of(component: str, description: str | None) -> argparse.ArgumentParse
 
 def run_process(component: str, data_dir: Path, run: Callable[[Settings], None]) -> None:
     """Run until it ends; an error of ours is logged and ends the process with 1."""
-    settings = load_settings(data_dir.absolute())
-    configure_logging(component, settings.telemetry.log_level)
-    configure_tracing(component, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
     try:
+        settings = load_settings(data_dir.absolute())
+        configure_logging(component, settings.telemetry.log_level)
+        configure_tracing(component, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
         run(settings)
     except LilyError as error:
         _log.error("cannot_run", error=error.message)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from lily.apps.migrate import migrate_cell
-from lily.domain.errors import InvalidInput, NotFound
+from lily.domain.errors import InvalidInput, NotFound, Unavailable
 from lily.domain.tenants import SHARED, Limits, State
+from lily.log.arrears import count_unread
+from lily.log.changes import DISPATCHERS
 from lily.log.copies import Offsets
 from lily.log.migrations import delete_topics
 from lily.log.replays import RawRecord
+from lily.log.topics import Topic
 from lily.repositories.postgres.tenant_admin import (
     CELL_TABLES,
     TenantAdmin,
@@ -33,12 +37,15 @@ _HEADINGS = (
     "TOPICS",
     "LAKE",
     "QUERIES",
+    "USERS, RULES, AUDIT",
     "REQUESTS/S",
     "EVENTS/S",
     "ASSETS",
 )
 #: Kept whatever happens: they cannot be changed.
 _AUDIT = {"audit", "audit_heads"}
+_TOLD_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
 
 
 class Tenancy:
@@ -97,6 +104,7 @@ class Tenancy:
                     f"{mark} {settings.kafka.topic_prefix}*",
                     f"{mark} {settings.lake.namespace}",
                     f"{mark} {tenant.cell}",
+                    f"shared {self._url.rpartition('/')[2]}",
                     str(limits.requests_per_second or "no limit"),
                     str(limits.events_per_second or "no limit"),
                     f"{tenant.assets} of {limits.max_assets or 'no limit'}",
@@ -118,8 +126,18 @@ class Tenancy:
             return archived_records(way.source.settings, name, first)
 
         seconds = move_tenant(self._admin, name, way, from_lake, say)
+        self._wait_until_told(found.cell)
         self._drop_if_empty(found.cell)
         return seconds
+
+    def tidy(self) -> None:
+        """Remove what is left where no tenant lives: empty cells, and rows of tenants that live elsewhere."""
+        for tenant in self._admin.tenants():
+            if tenant.cell != SHARED:
+                forget_rows(self._url, tenant.tenant_id, CELL_TABLES)
+        for name in self._admin.cells():
+            self._wait_until_told(name)
+            self._drop_if_empty(name)
 
     def delete(self, name: str) -> bool:
         """Remove a tenant and all it has in PostgreSQL, but for the audit; false when there is none."""
@@ -141,6 +159,24 @@ class Tenancy:
         create_database(self._url, cell.database)
         migrate_cell(cell_settings(self._settings, cell))
         self._admin.make_cell(cell)
+
+    def _wait_until_told(self, name: str) -> None:
+        """Return when dispatchers have read what an empty cell was asked to tell: only its log has that."""
+        cell = self._admin.cells().get(name)
+        if cell is None or any(tenant.cell == name for tenant in self._admin.tenants()):
+            return
+        kafka, group = (
+            cell_settings(self._settings, cell).kafka,
+            self._settings.kafka.topic_prefix + DISPATCHERS,
+        )
+        latest = time.monotonic() + _TOLD_SECONDS
+        while count_unread(kafka, group, [Topic.NOTIFICATIONS]):
+            if time.monotonic() > latest:
+                raise Unavailable(
+                    f"no tenant lives in the cell {name} any more; it stays until the dispatcher has read "
+                    "what it was asked to tell. Is `lily up` running? Then `lily tenant tidy` removes it."
+                )
+            time.sleep(_LOOK_SECONDS)
 
     def _drop_if_empty(self, name: str) -> None:
         """A dedicated cell without tenants goes: its database and topics; its part of the lake stays."""

@@ -18,6 +18,8 @@ _TIMEOUT = 10.0
 #: A cell that was made meanwhile is read after this long, from its beginning.
 _REFRESH_SECONDS = 10.0
 _NO_GROUP = "lily-no-group"
+#: The readers that tell targets.
+DISPATCHERS = "lily-dispatcher"
 _READING = {
     "enable.auto.commit": False,
     "enable.partition.eof": False,

@@ -13,8 +13,7 @@ from lily.access.calls import Call
 from lily.domain.lineage import Direction
 from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLineage, StoredEdge
 
-#: A walk stops here and says so.
-MAX_NODES = 200_000
+#: A walk stops here, or at as many assets as it is told, and says so.
 MAX_EDGES = 500_000
 #: The largest walk takes some hundred megabytes.
 _AT_ONCE = 4
@@ -46,7 +45,7 @@ class Walked:
 
 
 class Lineage:
-    def __init__(self, lineage: PostgresLineage, guard: AssetGuard, most_nodes: int = MAX_NODES) -> None:
+    def __init__(self, lineage: PostgresLineage, guard: AssetGuard, most_nodes: int) -> None:
         self.edges = lineage
         self._most_nodes = most_nodes
         self._guard = guard

@@ -34,6 +34,8 @@ WORKER_SECONDS = 12.0
 _NEARLY = 500
 _LOOK_SECONDS = 0.05
 _STALLED_SECONDS = 120.0
+#: How long tags may take to follow in both cells; a tenant with very many is followed by itself.
+_FOLLOWING_SECONDS = 60.0
 _INGEST_TOPICS = tuple(LANE_TOPICS.values())
 
 #: The query of every lane, as its position is named.
@@ -130,9 +132,16 @@ def _reach(applied: dict[str, dict[str, int]], ends: Offsets, home: Home) -> boo
 
 
 def _compare(tenant_id: str, source: Home, target: Home) -> None:
-    here, there = fingerprint(source.url, tenant_id), fingerprint(target.url, tenant_id)
-    if here != there:
-        raise Unavailable(
-            f"the cells do not agree about {tenant_id}: {here.events} events here, {there.events} there; "
-            "nothing was moved, the tenant stays where it is"
-        )
+    """Return when both cells have the same; what follows from events comes a moment after them."""
+    latest = time.monotonic() + _FOLLOWING_SECONDS
+    while True:
+        here, there = fingerprint(source.url, tenant_id), fingerprint(target.url, tenant_id)
+        if here == there:
+            return
+        if time.monotonic() > latest:
+            raise Unavailable(
+                f"the cells do not agree about {tenant_id}: {', '.join(here.differing(there))} differ "
+                f"({here.events} events here, {there.events} there); nothing was moved, the tenant stays "
+                "where it is"
+            )
+        time.sleep(_LOOK_SECONDS)

@@ -83,6 +83,16 @@ def move(
 
 
 @tenant.command()
+def tidy(data_dir: DataDir) -> None:
+    """Remove what is left where no tenant lives: cells without tenants, and rows of tenants that moved away.
+
+    A move does so itself; what `lily replay --reset` brought back in the shared cell is left for this.
+    """
+    _tenancy(data_dir).tidy()
+    say("Nothing is left where no tenant lives.")
+
+
+@tenant.command()
 def delete(
     data_dir: DataDir,
     name: Name,

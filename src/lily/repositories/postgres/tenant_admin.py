@@ -41,10 +41,17 @@ _SQL = load("tenant_admin.sql")
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a tenant has in a cell: the number of events that counted, and a hash of its assets."""
+    """What a tenant has in a cell: the number of events that counted, and a hash of each kind of thing."""
 
     events: int
     assets: str
+    edges: str
+    tags: str
+    incidents: str
+
+    def differing(self, other: Fingerprint) -> list[str]:
+        """The names of what is not the same."""
+        return [name for name, value in asdict(self).items() if value != getattr(other, name)]
 
 
 class TenantAdmin:

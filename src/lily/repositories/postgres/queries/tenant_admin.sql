@@ -43,11 +43,29 @@ SELECT count(*) FROM gateway_workers
  WHERE beat_at > clock_timestamp() - make_interval(secs => %(alive)s) AND NOT %(tenant_id)s = ANY(paused)
 
 -- name: describe_state
--- What a move compares: how many events counted, and every visible asset but for its version, which depends on
--- how the lanes met.
-SELECT (SELECT count(*) FROM changes WHERE tenant_id = %(tenant_id)s),
+-- What a move compares: how many events counted, and a hash of each kind of thing. What depends on how the lanes met, or
+-- on when something was applied, is left out: versions, the edge a tag rests on, since when.
+SELECT (SELECT count(*) FROM changes WHERE tenant_id = %(tenant_id)s)
+     + (SELECT count(*) FROM lineage_events WHERE tenant_id = %(tenant_id)s),
        (SELECT md5(coalesce(string_agg((asset_document(a)::jsonb - 'version')::text, ',' ORDER BY asset_id), ''))
-          FROM assets a WHERE a.tenant_id = %(tenant_id)s)
+          FROM assets a WHERE a.tenant_id = %(tenant_id)s),
+       (SELECT md5(coalesce(string_agg(concat_ws(',', from_id, to_id, relationship_type, is_indirect, is_masking, subtype,
+                   blocked_tags, sources), ';' ORDER BY from_id, to_id, relationship_type), ''))
+          FROM edges WHERE tenant_id = %(tenant_id)s),
+       (SELECT md5(coalesce(string_agg(fact, ';' ORDER BY fact COLLATE "C"), '')) FROM (
+            SELECT concat_ws(',', 'said', asset_id, tag, source, holds, clock_id) FROM tag_assertions
+             WHERE tenant_id = %(tenant_id)s
+             UNION ALL
+            SELECT concat_ws(',', 'opted out', asset_id, tag, holds, clock_id) FROM tag_opt_outs
+             WHERE tenant_id = %(tenant_id)s
+             UNION ALL
+            SELECT concat_ws(',', 'defined', tag, holds, body, clock_id) FROM tag_definitions
+             WHERE tenant_id = %(tenant_id)s
+             UNION ALL
+            SELECT concat_ws(',', 'in force', asset_id, tag, is_partial, is_asserted) FROM effective_tags
+             WHERE tenant_id = %(tenant_id)s) AS facts (fact)),
+       (SELECT md5(coalesce(string_agg(concat_ws(',', incident_id, asset_id, said, clocks), ';' ORDER BY incident_id), ''))
+          FROM incidents WHERE tenant_id = %(tenant_id)s)
 
 -- name: read_keys
 SELECT tenant_id, actor, key, request_hash, event_id, created_at FROM idempotency_keys
