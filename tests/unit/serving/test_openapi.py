@@ -100,6 +100,17 @@ def test_operation_ids_are_unique_and_every_operation_declares_problems(app: Fas
         assert "422" not in operation["responses"]
 
 
+def test_every_answer_in_json_has_a_schema(app: FastAPI) -> None:
+    without = [
+        (operation["operationId"], status, media)
+        for _, operation in operations(contract(app))
+        for status, answer in operation["responses"].items()
+        for media, content in answer.get("content", {}).items()
+        if not content.get("schema")
+    ]
+    assert without == [], "an answer without a schema keeps to the contract whatever it is"
+
+
 def test_every_reference_leads_somewhere(app: FastAPI) -> None:
     document = contract(app)
     text = json.dumps(document)

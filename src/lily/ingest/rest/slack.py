@@ -66,7 +66,12 @@ class SlackRoutes:
         """Before the routes of other webhooks, whose path would take it."""
         router = APIRouter(tags=["incidents"])
         router.add_api_route(
-            SLACK, self.press, methods=["POST"], operation_id="postSlackInteraction", openapi_extra=_BODY
+            SLACK,
+            self.press,
+            methods=["POST"],
+            operation_id="postSlackInteraction",
+            openapi_extra=_BODY,
+            response_class=Response,
         )
         return router
 

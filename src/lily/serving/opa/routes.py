@@ -15,11 +15,21 @@ from lily.access.requests import JSON_TYPES, read_body
 from lily.domain.errors import InvalidInput
 from lily.serving.opa.answers import Answers
 from lily.serving.opa.askers import Askers
+from lily.serving.opa.documents import (
+    OpaAllowed,
+    OpaColumnMask,
+    OpaColumnMasks,
+    OpaRowFilters,
+    OpaShown,
+)
 from lily.serving.opa.live_books import ProtectionBooks
 from lily.serving.opa.questions import Action, Question, view_expression
+from lily.serving.rest.answers import answers_with
 from lily.serving.rest.bodies import body_of, parse_model
 
 PREFIX = "/v1/data/trino"
+#: Found in the text of a question, not in each of its names: an engine waits for the answer.
+_NUL = b"\\u0000"
 
 Asking = Annotated[Call, Depends(call_for(Asked.READ, "protection"))]
 Unknown = Annotated[
@@ -36,15 +46,20 @@ class OpaRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix=PREFIX, tags=["protection"])
-        for path, handler, operation in (
-            ("/allow", self.allow, "opaAllow"),
-            ("/batch", self.batch, "opaBatch"),
-            ("/rowFilters", self.row_filters, "opaRowFilters"),
-            ("/columnMask", self.column_mask, "opaColumnMask"),
-            ("/batchColumnMasks", self.batch_column_masks, "opaBatchColumnMasks"),
+        for path, handler, operation, model in (
+            ("/allow", self.allow, "opaAllow", OpaAllowed),
+            ("/batch", self.batch, "opaBatch", OpaShown),
+            ("/rowFilters", self.row_filters, "opaRowFilters", OpaRowFilters),
+            ("/columnMask", self.column_mask, "opaColumnMask", OpaColumnMask),
+            ("/batchColumnMasks", self.batch_column_masks, "opaBatchColumnMasks", OpaColumnMasks),
         ):
             router.add_api_route(
-                path, handler, methods=["POST"], operation_id=operation, openapi_extra=body_of(Question)
+                path,
+                handler,
+                methods=["POST"],
+                operation_id=operation,
+                openapi_extra=body_of(Question),
+                responses=answers_with(model),
             )
         return router
 
@@ -85,7 +100,10 @@ class OpaRoutes:
 
     async def _read(self, request: Request, call: Call, unknown: str) -> tuple[Question, Answers]:
         request.state.only_asks = True
-        question = parse_model(Question, await read_body(request, JSON_TYPES))
+        body = await read_body(request, JSON_TYPES)
+        if _NUL in body:  # PostgreSQL, which is asked who it is, knows no such character
+            raise InvalidInput("the character U+0000 is not allowed")
+        question = parse_model(Question, body)
         book = await self.books.current(call.tenant_id)
         asker = await self.askers.of(call.tenant_id, question.user, question.groups)
         return question, Answers(book, asker, unknown == "allow")

@@ -17,7 +17,8 @@ from lily.access.requests import check_id, check_uuid
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.policies import PostgresPolicies
-from lily.serving.rest.answers import answer
+from lily.serving.rest.access_answers import AssetPolicies, PolicyDocument, PolicyPage
+from lily.serving.rest.answers import answer, answers_with
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.pages import PageTokens, page_size
 from lily.serving.rest.policy_documents import PolicyBody, stored_policy_document
@@ -41,21 +42,23 @@ class PolicyRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["access"])
         one, body = POLICIES + "/{policy_id}", body_of(PolicyBody)
-        for path, method, handler, operation, extra in (
-            (CONTROL, "POST", self.create, "postAccessControl", body),
-            (CONTROL + "/{asset_id:path}", "GET", self.concerning, "getAccessControl", None),
-            (POLICIES, "POST", self.create, "createPolicy", body),
-            (POLICIES, "GET", self.list, "listPolicies", None),
-            (one, "GET", self.get, "getPolicy", None),
-            (one, "PUT", self.replace, "replacePolicy", body),
+        for path, method, handler, operation, extra, model in (
+            (CONTROL, "POST", self.create, "postAccessControl", body, PolicyDocument),
+            (CONTROL + "/{asset_id:path}", "GET", self.concerning, "getAccessControl", None, AssetPolicies),
+            (POLICIES, "POST", self.create, "createPolicy", body, PolicyDocument),
+            (POLICIES, "GET", self.list, "listPolicies", None, PolicyPage),
+            (one, "GET", self.get, "getPolicy", None, PolicyDocument),
+            (one, "PUT", self.replace, "replacePolicy", body, PolicyDocument),
         ):
+            status = 201 if method == "POST" else 200
             router.add_api_route(
                 path,
                 handler,
                 methods=[method],
                 operation_id=operation,
                 openapi_extra=extra,
-                status_code=201 if method == "POST" else 200,
+                status_code=status,
+                responses=answers_with(model, status),
             )
         router.add_api_route(
             one, self.remove, methods=["DELETE"], operation_id="deletePolicy", status_code=204

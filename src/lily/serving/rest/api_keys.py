@@ -20,6 +20,8 @@ from lily.domain.errors import AlreadyExists, Forbidden, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.api_keys import ApiKey, ApiKeys, NewKey
 from lily.repositories.postgres.identities import Identities
+from lily.serving.rest.answers import answers_with
+from lily.serving.rest.auth_answers import ApiKeyDocument, ApiKeyList, NewApiKey
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 DAY = 24 * 3600
@@ -48,9 +50,14 @@ class ApiKeyRoutes:
             operation_id="createApiKey",
             status_code=201,
             openapi_extra=body_of(KeyBody),
+            responses=answers_with(NewApiKey, 201),
         )
-        router.add_api_route("", self.list, methods=["GET"], operation_id="listApiKeys")
-        router.add_api_route("/{key_id}", self.get, methods=["GET"], operation_id="getApiKey")
+        for path, handler, operation, model in (
+            ("", self.list, "listApiKeys", ApiKeyList),
+            ("/{key_id}", self.get, "getApiKey", ApiKeyDocument),
+        ):
+            given = answers_with(model)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
         router.add_api_route(
             "/{key_id}", self.revoke, methods=["DELETE"], operation_id="revokeApiKey", status_code=204
         )

@@ -50,8 +50,9 @@ class AuditPage(BaseModel):
     next_page_token: str
 
 
+_LINES = {"schema": {"type": "string"}}
 _STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {media.partition(";")[0]: {} for media in MEDIA_TYPES.values()}}
+    200: {"content": {media.partition(";")[0]: _LINES for media in MEDIA_TYPES.values()}}
 }
 
 
@@ -91,12 +92,19 @@ class AuditReads:
         """Before the routes of assets, whose ids take any path."""
         router = APIRouter(tags=["audit"])
         page: dict[int | str, dict[str, Any]] = {200: {"model": AuditPage}}
-        for path, handler, operation, given in (
-            ("/lily/v1/audit", self.list, "listAudit", page),
-            ("/lily/v1/audit/export", self.export, "exportAudit", _STREAM),
-            ("/lily/v1/metadata/audit/{asset_id:path}", self.of_asset, "getMetadataAudit", page),
+        for path, handler, operation in (
+            ("/lily/v1/audit", self.list, "listAudit"),
+            ("/lily/v1/metadata/audit/{asset_id:path}", self.of_asset, "getMetadataAudit"),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=page)
+        router.add_api_route(
+            "/lily/v1/audit/export",
+            self.export,
+            methods=["GET"],
+            operation_id="exportAudit",
+            responses=_STREAM,
+            response_class=StreamingResponse,
+        )
         return router
 
     async def list(

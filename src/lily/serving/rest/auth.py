@@ -21,6 +21,8 @@ from lily.access.scopes import check_scopes
 from lily.access.sessions import TOKEN_SECONDS, Grant, Login, Sessions
 from lily.domain.errors import LilyError
 from lily.repositories.postgres.identities import Session
+from lily.serving.rest.answers import answers_with
+from lily.serving.rest.auth_answers import BrowserLogin, CredentialDocument, GrantedTokens
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 Authenticated = Annotated[Principal, Depends(authenticate)]
@@ -45,18 +47,16 @@ class AuthRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/lily/v1/auth", tags=["auth"])
-        router.add_api_route(
-            "/login", self.login, methods=["POST"], operation_id="login", openapi_extra=body_of(LoginBody)
-        )
-        router.add_api_route(
-            "/refresh",
-            self.refresh,
-            methods=["POST"],
-            operation_id="refreshToken",
-            openapi_extra=body_of(RefreshBody),
-        )
+        for path, method, handler, operation, extra, model in (
+            ("/login", "POST", self.login, "login", body_of(LoginBody), GrantedTokens | BrowserLogin),
+            ("/refresh", "POST", self.refresh, "refreshToken", body_of(RefreshBody), GrantedTokens),
+            ("/validate", "GET", self.validate, "validateToken", None, CredentialDocument),
+        ):
+            given = answers_with(model)
+            router.add_api_route(
+                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
+            )
         router.add_api_route("/logout", self.logout, methods=["POST"], operation_id="logout", status_code=204)
-        router.add_api_route("/validate", self.validate, methods=["GET"], operation_id="validateToken")
         return router
 
     async def login(self, request: Request) -> Response:

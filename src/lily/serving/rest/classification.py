@@ -16,6 +16,8 @@ from lily.domain.tags import BUILT_IN, SPREADING
 from lily.repositories.postgres.tags import Assertion, Definition, EffectiveTag, TagChange
 from lily.serving.classification import Classification
 from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.answers import answers_with
+from lily.serving.rest.lineage_answers import AssetClassification, DefinedTag, TagList, TagProof
 
 CLASSIFICATION = "/lily/v1/metadata/governance/classification"
 TAGS = "/lily/v1/metadata/governance/tags"
@@ -34,13 +36,14 @@ class ClassificationReads:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["classification"], dependencies=[Depends(self._after.visible)])
         one = CLASSIFICATION + "/{asset_id:path}"
-        for path, handler, operation in (
-            (one + "/why", self.why, "getTagProof"),
-            (one, self.get, "getClassification"),
-            (TAGS, self.list_tags, "listTags"),
-            (TAGS + "/{tag:path}", self.tag, "getTag"),
+        for path, handler, operation, model in (
+            (one + "/why", self.why, "getTagProof", TagProof),
+            (one, self.get, "getClassification", AssetClassification),
+            (TAGS, self.list_tags, "listTags", TagList),
+            (TAGS + "/{tag:path}", self.tag, "getTag", DefinedTag),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
+            given = answers_with(model)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
         return router
 
     async def get(self, call: Reading, asset_id: str, explain: Explain = False) -> Response:

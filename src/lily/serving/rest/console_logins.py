@@ -17,6 +17,8 @@ from lily.access.requests import MalformedRequest
 from lily.access.scopes import SCOPES
 from lily.access.sessions import Sessions
 from lily.domain.errors import Unauthenticated
+from lily.serving.rest.answers import answers_with
+from lily.serving.rest.auth_answers import LoginProviders, ProtectedResource
 from lily.settings import AuthSettings
 
 Text = Annotated[str, Query()]
@@ -31,11 +33,13 @@ class ConsoleLoginRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(tags=["auth"])
-        for path, handler, operation in (
-            ("/lily/v1/auth/providers", self.providers, "listLoginProviders"),
-            ("/.well-known/oauth-protected-resource", self.resource, "getProtectedResource"),
+        resource = "/.well-known/oauth-protected-resource"
+        for path, handler, operation, model in (
+            ("/lily/v1/auth/providers", self.providers, "listLoginProviders", LoginProviders),
+            (resource, self.resource, "getProtectedResource", ProtectedResource),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
+            given = answers_with(model)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
         sending: dict[str, Any] = {"methods": ["GET"], "response_class": RedirectResponse}
         router.add_api_route(
             "/lily/v1/auth/authorize", self.authorize, operation_id="startLogin", status_code=302, **sending

@@ -21,8 +21,9 @@ from lily.access.questions import MAX_QUESTIONS, Question, answer_questions
 from lily.domain.assets import Traits
 from lily.domain.conditions import Circumstances
 from lily.repositories.postgres.asset_lists import AssetLists
+from lily.serving.rest.access_answers import DecisionList, ExplanationDocument, PlannedEffects
 from lily.serving.rest.access_control import ReadingPolicies
-from lily.serving.rest.answers import answer
+from lily.serving.rest.answers import answer, answers_with
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.policy_documents import (
     AssetName,
@@ -129,13 +130,18 @@ class DecisionRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/lily/v1/access", tags=["access"])
-        for path, handler, operation, body in (
-            ("/decisions", self.decide, "decideAccess", DecisionsBody),
-            ("/explain", self.explain, "explainAccess", ExplainBody),
-            ("/plan", self.plan, "planAccess", PlanBody),
+        for path, handler, operation, body, model in (
+            ("/decisions", self.decide, "decideAccess", DecisionsBody, DecisionList),
+            ("/explain", self.explain, "explainAccess", ExplainBody, ExplanationDocument),
+            ("/plan", self.plan, "planAccess", PlanBody, PlannedEffects),
         ):
             router.add_api_route(
-                path, handler, methods=["POST"], operation_id=operation, openapi_extra=body_of(body)
+                path,
+                handler,
+                methods=["POST"],
+                operation_id=operation,
+                openapi_extra=body_of(body),
+                responses=answers_with(model),
             )
         return router
 

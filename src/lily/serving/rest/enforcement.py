@@ -18,8 +18,14 @@ from lily.access.decisions import Action
 from lily.access.requests import check_uuid
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.enforcement import EnforcementLedger, TargetState
-from lily.serving.rest.answers import answer
+from lily.serving.rest.answers import Responses, answer, answers_with
 from lily.serving.rest.bodies import Body, body_of, read_model
+from lily.serving.rest.protection_answers import (
+    EnforcedDatabaseDetail,
+    EnforcedDatabases,
+    EnforcementPlan,
+    EnforcementRequest,
+)
 
 PROTECTION = "/lily/v1/protection"
 _RECENT_PLANS = 5
@@ -30,8 +36,9 @@ Planning = Callable[[str, str], Awaitable[dict[str, Any]]]
 Administering = Annotated[Call, Depends(call_for(Action.ADMINISTER, "protection_rule"))]
 
 
-_MAY_TAKE_LONGER = {
-    "responses": {"202": {"description": "It is under way.", "content": {"application/json": {"schema": {}}}}}
+_DONE_OR_UNDER_WAY: Responses = {
+    200: {"model": EnforcementRequest},
+    202: {"model": EnforcementRequest, "description": "It is under way."},
 }
 
 
@@ -52,14 +59,20 @@ class EnforcementRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["protection"])
         body = body_of(EnforcementBody)
-        for path, method, handler, operation, extra in (
-            ("/plan", "POST", self.plan, "planEnforcement", body),
-            ("/apply", "POST", self.apply, "applyEnforcement", body | _MAY_TAKE_LONGER),
-            ("/status", "GET", self.status, "listEnforcement", None),
-            ("/status/{connector_id}", "GET", self.of_target, "getEnforcement", None),
+        one, detail = "/status/{connector_id}", answers_with(EnforcedDatabaseDetail)
+        for path, method, handler, operation, extra, given in (
+            ("/plan", "POST", self.plan, "planEnforcement", body, answers_with(EnforcementPlan)),
+            ("/apply", "POST", self.apply, "applyEnforcement", body, _DONE_OR_UNDER_WAY),
+            ("/status", "GET", self.status, "listEnforcement", None, answers_with(EnforcedDatabases)),
+            (one, "GET", self.of_target, "getEnforcement", None, detail),
         ):
             router.add_api_route(
-                PROTECTION + path, handler, methods=[method], operation_id=operation, openapi_extra=extra
+                PROTECTION + path,
+                handler,
+                methods=[method],
+                operation_id=operation,
+                openapi_extra=extra,
+                responses=given,
             )
         return router
 

@@ -20,6 +20,8 @@ from lily.repositories.postgres.lineage import ALL_TYPES, Node, StoredEdge
 from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.answers import answers_with
+from lily.serving.rest.lineage_answers import LineageDiff, LineageImpact, LineagePage, LineagePaths
 from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens
 
@@ -45,13 +47,14 @@ class LineageReads:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["lineage"], dependencies=[Depends(self._after.visible)])
         one = LINEAGE + "/{asset_id:path}"
-        for path, handler, operation in (
-            (LINEAGE + "/paths", self.paths, "getLineagePaths"),
-            (one + "/impact", self.impact, "getLineageImpact"),
-            (one + "/diff", self.diff, "getLineageDiff"),
-            (one, self.get, "getLineage"),
+        for path, handler, operation, model in (
+            (LINEAGE + "/paths", self.paths, "getLineagePaths", LineagePaths),
+            (one + "/impact", self.impact, "getLineageImpact", LineageImpact),
+            (one + "/diff", self.diff, "getLineageDiff", LineageDiff),
+            (one, self.get, "getLineage", LineagePage),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
+            given = answers_with(model)
+            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
         return router
 
     async def get(

@@ -24,7 +24,9 @@ from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.repositories.postgres.tags import PostgresTags
 from lily.serving.previews import Effect, Intention, Previews
 from lily.serving.rest.after import AfterEvent
+from lily.serving.rest.answers import answers_with
 from lily.serving.rest.bodies import Body, body_of, read_model
+from lily.serving.rest.lineage_answers import ClassificationPreview
 
 PREVIEW = "/lily/v1/metadata/governance/classification/preview"
 
@@ -60,6 +62,7 @@ class PreviewRoutes:
             methods=["POST"],
             operation_id="previewClassification",
             openapi_extra=body_of(PreviewBody),
+            responses=answers_with(ClassificationPreview),
         )
         return router
 

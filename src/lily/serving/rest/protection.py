@@ -17,8 +17,9 @@ from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns, judged
 from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.serving.rest.after import AfterEvent
-from lily.serving.rest.answers import answer
+from lily.serving.rest.answers import answer, answers_with
 from lily.serving.rest.bodies import body_of, read_model
+from lily.serving.rest.protection_answers import ProtectedColumns, RuleDocument, RuleList
 from lily.serving.rest.protection_documents import RuleBody, column_document, rule_document
 
 RULES = "/lily/v1/protection/rules"
@@ -41,19 +42,21 @@ class ProtectionRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["protection"])
         one, body = RULES + "/{rule_id}", body_of(RuleBody)
-        for path, method, handler, operation, extra in (
-            (RULES, "POST", self.create, "createProtectionRule", body),
-            (RULES, "GET", self.list, "listProtectionRules", None),
-            (one, "GET", self.get, "getProtectionRule", None),
-            (one, "PUT", self.replace, "replaceProtectionRule", body),
+        for path, method, handler, operation, extra, model in (
+            (RULES, "POST", self.create, "createProtectionRule", body, RuleDocument),
+            (RULES, "GET", self.list, "listProtectionRules", None, RuleList),
+            (one, "GET", self.get, "getProtectionRule", None, RuleDocument),
+            (one, "PUT", self.replace, "replaceProtectionRule", body, RuleDocument),
         ):
+            status = 201 if method == "POST" else 200
             router.add_api_route(
                 path,
                 handler,
                 methods=[method],
                 operation_id=operation,
                 openapi_extra=extra,
-                status_code=201 if method == "POST" else 200,
+                status_code=status,
+                responses=answers_with(model, status),
             )
         router.add_api_route(
             COLUMNS + "/{asset_id:path}",
@@ -61,6 +64,7 @@ class ProtectionRoutes:
             methods=["GET"],
             operation_id="listProtectedColumns",
             dependencies=[Depends(self.after.visible)],
+            responses=answers_with(ProtectedColumns),
         )
         router.add_api_route(
             one, self.remove, methods=["DELETE"], operation_id="deleteProtectionRule", status_code=204

@@ -16,6 +16,8 @@ from lily.access.requests import check_id
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.directory import Directory
+from lily.serving.rest.answers import answers_with
+from lily.serving.rest.auth_answers import GroupRolesDocument, GroupRolesList, UserRolesDocument
 from lily.serving.rest.bodies import Body, body_of, read_model
 
 Seeing = Annotated[Call, Depends(call_for(Action.READ, "role"))]
@@ -36,21 +38,16 @@ class RoleAssignmentRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix="/lily/v1", tags=["auth"])
-        router.add_api_route("/group-roles", self.list, methods=["GET"], operation_id="listGroupRoles")
-        router.add_api_route(
-            "/group-roles/{group_name}",
-            self.set_group_roles,
-            methods=["PUT"],
-            operation_id="setGroupRoles",
-            openapi_extra=body_of(RolesBody),
-        )
-        router.add_api_route(
-            "/users/{user_id}/roles",
-            self.set_user_roles,
-            methods=["PUT"],
-            operation_id="setUserRoles",
-            openapi_extra=body_of(RolesBody),
-        )
+        group, user, body = "/group-roles/{group_name}", "/users/{user_id}/roles", body_of(RolesBody)
+        for path, method, handler, operation, extra, model in (
+            ("/group-roles", "GET", self.list, "listGroupRoles", None, GroupRolesList),
+            (group, "PUT", self.set_group_roles, "setGroupRoles", body, GroupRolesDocument),
+            (user, "PUT", self.set_user_roles, "setUserRoles", body, UserRolesDocument),
+        ):
+            given = answers_with(model)
+            router.add_api_route(
+                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
+            )
         return router
 
     async def list(self, call: Seeing) -> Response:

@@ -15,7 +15,13 @@ from lily.access.roles import DEFAULT_ROLES
 from lily.domain.errors import InvalidInput, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.policies import PostgresRoles, PostgresScraperPolicies
-from lily.serving.rest.answers import answer
+from lily.serving.rest.access_answers import (
+    RoleDocument,
+    RoleList,
+    ScraperPolicyDocument,
+    ScraperPolicyList,
+)
+from lily.serving.rest.answers import answer, answers_with
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.policy_documents import (
     RoleBody,
@@ -42,11 +48,15 @@ class RoleRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix=ROLES, tags=["access"])
-        router.add_api_route("", self.list, methods=["GET"], operation_id="listRoles")
-        router.add_api_route("/{role}", self.get, methods=["GET"], operation_id="getRole")
-        router.add_api_route(
-            "/{role}", self.put, methods=["PUT"], operation_id="putRole", openapi_extra=body_of(RoleBody)
-        )
+        for path, method, handler, operation, extra, model in (
+            ("", "GET", self.list, "listRoles", None, RoleList),
+            ("/{role}", "GET", self.get, "getRole", None, RoleDocument),
+            ("/{role}", "PUT", self.put, "putRole", body_of(RoleBody), RoleDocument),
+        ):
+            given = answers_with(model)
+            router.add_api_route(
+                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
+            )
         router.add_api_route(
             "/{role}", self.remove, methods=["DELETE"], operation_id="deleteRole", status_code=204
         )
@@ -90,17 +100,18 @@ class ScraperPolicyRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix=SCRAPER_POLICIES, tags=["access"])
-        router.add_api_route("", self.list, methods=["GET"], operation_id="listScraperPolicies")
-        router.add_api_route("/{scraper_group}", self.get, methods=["GET"], operation_id="getScraperPolicy")
+        one, body = "/{scraper_group}", body_of(ScraperPolicyBody)
+        for path, method, handler, operation, extra, model in (
+            ("", "GET", self.list, "listScraperPolicies", None, ScraperPolicyList),
+            (one, "GET", self.get, "getScraperPolicy", None, ScraperPolicyDocument),
+            (one, "PUT", self.put, "putScraperPolicy", body, ScraperPolicyDocument),
+        ):
+            given = answers_with(model)
+            router.add_api_route(
+                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
+            )
         router.add_api_route(
-            "/{scraper_group}",
-            self.put,
-            methods=["PUT"],
-            operation_id="putScraperPolicy",
-            openapi_extra=body_of(ScraperPolicyBody),
-        )
-        router.add_api_route(
-            "/{scraper_group}",
+            one,
             self.remove,
             methods=["DELETE"],
             operation_id="deleteScraperPolicy",

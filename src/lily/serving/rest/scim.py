@@ -31,7 +31,14 @@ from lily.access.requests import read_body
 from lily.access.scopes import PROVISION
 from lily.domain.errors import Forbidden
 from lily.repositories.postgres.announcements import Announcements
-from lily.serving.rest.scim_errors import ERROR_RESPONSE, MEDIA_TYPE, ScimResponse, ScimRoute, scim_answer
+from lily.serving.rest.scim_errors import (
+    ERROR_RESPONSE,
+    MEDIA_TYPE,
+    ScimResponse,
+    ScimRoute,
+    answers_scim,
+    scim_answer,
+)
 from lily.serving.rest.scim_resources import MAX_PAGE, Collection, ScimUser, page_of, version_of
 
 PREFIX = "/scim/v2"
@@ -103,15 +110,16 @@ class DiscoveryRoutes:
 
     def router(self) -> APIRouter:
         router = APIRouter(prefix=PREFIX, **_ROUTER)
-        for path, handler, operation in (
-            ("/ServiceProviderConfig", self.config, "getScimConfig"),
-            ("/ResourceTypes", self.resource_types, "listScimResourceTypes"),
-            ("/ResourceTypes/{name}", self.resource_type, "getScimResourceType"),
-            ("/Schemas", self.schemas, "listScimSchemas"),
-            ("/Schemas/{urn}", self.schema, "getScimSchema"),
+        for path, method, handler, operation, is_list in (
+            ("/ServiceProviderConfig", "GET", self.config, "getScimConfig", False),
+            ("/ResourceTypes", "GET", self.resource_types, "listScimResourceTypes", True),
+            ("/ResourceTypes/{name}", "GET", self.resource_type, "getScimResourceType", False),
+            ("/Schemas", "GET", self.schemas, "listScimSchemas", True),
+            ("/Schemas/{urn}", "GET", self.schema, "getScimSchema", False),
+            ("/.search", "POST", self.search, "searchScim", True),
         ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation)
-        router.add_api_route("/.search", self.search, methods=["POST"], operation_id="searchScim")
+            given = answers_scim(is_list=is_list)
+            router.add_api_route(path, handler, methods=[method], operation_id=operation, responses=given)
         router.add_api_route(
             "/{path:path}",
             self.nothing,
@@ -187,7 +195,16 @@ class CollectionRoutes:
             ("/{resource_id}", "DELETE", self.delete, f"deleteScim{name[:-1]}"),
         ):
             status = 201 if handler == self.create else 204 if method == "DELETE" else 200
-            router.add_api_route(path, handler, methods=[method], operation_id=operation, status_code=status)
+            is_list = handler in (self.list, self.search)
+            given = {} if status == 204 else answers_scim(status, is_list=is_list)
+            router.add_api_route(
+                path,
+                handler,
+                methods=[method],
+                operation_id=operation,
+                status_code=status,
+                responses=given,
+            )
         return router
 
     async def list(self, request: Request, call: Provisioning) -> Response:

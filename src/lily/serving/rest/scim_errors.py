@@ -37,6 +37,32 @@ ERROR_RESPONSE: dict[int | str, dict[str, Any]] = {
         },
     }
 }
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+#: Which attributes there are depends on those asked for; what each may be is told at /scim/v2/Schemas.
+_RESOURCE = {
+    "type": "object",
+    "required": ["schemas"],
+    "properties": {"schemas": _TEXTS, "id": {"type": "string"}, "meta": {"type": "object"}},
+}
+_LIST = {
+    "type": "object",
+    "required": ["schemas", "totalResults"],
+    "properties": {
+        "schemas": _TEXTS,
+        "totalResults": {"type": "integer"},
+        "startIndex": {"type": "integer"},
+        "itemsPerPage": {"type": "integer"},
+        "Resources": {"type": "array", "items": _RESOURCE},
+    },
+}
+
+
+def answers_scim(status: int = 200, *, is_list: bool = False) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of a route that answers a resource, or a page of them."""
+    schema = _LIST if is_list else _RESOURCE
+    return ERROR_RESPONSE | {status: {"content": {MEDIA_TYPE: {"schema": schema}}}}
+
+
 _SCIM_TYPES = {"already_exists": "uniqueness", "invalid_input": "invalidValue"}
 #: SCIM knows no 422.
 _STATUS = {"invalid_input": 400}

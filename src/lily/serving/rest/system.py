@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
+from pydantic import BaseModel
 from pydantic_core import to_json
 
 from lily.serving.health import UNHEALTHY, Health
 from lily.serving.metrics import exposition
+from lily.serving.rest.answers import Responses, answers_with
 
 #: The only routes that need no token. /metrics names no tenant; the gateway listens on loopback unless told.
 PUBLIC_PATHS = frozenset(
@@ -36,9 +39,35 @@ PUBLIC_PATHS = frozenset(
 )
 
 
-_Responses = dict[int | str, dict[str, Any]]
-_MAY_BE_DOWN: _Responses = {503: {"description": "A part is down.", "content": {"application/json": {}}}}
-_TEXT: _Responses = {200: {"content": {"text/plain": {}}}}
+class PlatformStatus(BaseModel):
+    status: str
+
+
+class PlatformVersion(BaseModel):
+    version: str
+
+
+class LaneDocument(BaseModel):
+    """How many events a lane is behind; null when the log does not answer."""
+
+    lag: int | None
+    current_as_of: datetime | None
+
+
+class PlatformHealthDocument(BaseModel):
+    """Each component has a `status`, and what else it tells of itself."""
+
+    status: str
+    version: str
+    components: dict[str, dict[str, Any]]
+    lanes: dict[str, LaneDocument]
+
+
+def _may_be_down(model: Any) -> Responses:
+    return {200: {"model": model}, 503: {"model": model, "description": "A part is down."}}
+
+
+_TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 
 def lily_version() -> str:
@@ -55,13 +84,20 @@ class SystemRoutes:
     def router(self) -> APIRouter:
         router = APIRouter(tags=["system"])
         for path, handler, operation, given in (
-            ("/livez", self.live, "getLive", {}),
-            ("/readyz", self.ready, "getReady", _MAY_BE_DOWN),
-            ("/version", self.version, "getVersion", {}),
-            ("/metrics", self.metrics, "getMetrics", _TEXT),
-            ("/lily/v1/system/health", self.health, "getHealth", _MAY_BE_DOWN),
+            ("/livez", self.live, "getLive", answers_with(PlatformStatus)),
+            ("/readyz", self.ready, "getReady", _may_be_down(PlatformStatus)),
+            ("/version", self.version, "getVersion", answers_with(PlatformVersion)),
+            ("/lily/v1/system/health", self.health, "getHealth", _may_be_down(PlatformHealthDocument)),
         ):
             router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
+        router.add_api_route(
+            "/metrics",
+            self.metrics,
+            methods=["GET"],
+            operation_id="getMetrics",
+            responses=_TEXT,
+            response_class=PlainTextResponse,
+        )
         return router
 
     async def live(self) -> Response:
