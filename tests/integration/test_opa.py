@@ -323,7 +323,12 @@ def test_refusals_are_audited_and_questions_are_not(house: Warehouse) -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [{}, {"input": {}}, {"input": {"context": {"identity": {"user": ""}}, "action": {"operation": "x"}}}],
+    [
+        {},
+        {"input": {}},
+        {"input": {"context": {"identity": {"user": ""}}, "action": {"operation": "x"}}},
+        {"input": {"context": {"identity": {"user": "a\x00"}}, "action": {"operation": "x"}}},
+    ],
 )
 def test_a_question_that_cannot_be_read_is_refused(house: Warehouse, body: Any) -> None:
     for path in ("allow", "batch", "rowFilters", "columnMask", "batchColumnMasks"):
