@@ -76,6 +76,8 @@ def move_tenant(admin: TenantAdmin, tenant_id: str, way: Way, from_lake: FromLak
         copy.append(from_lake(first))
     while copy.advance() > _NEARLY:
         say(f"{copy.copied:,} records copied …")
+    # A lane that is behind here, or starts there, is waited for while the tenant still writes.
+    _wait_until_applied(source)
     _wait_until_applied(target)
     copy.advance()
     admin.set_state(tenant_id, State.MOVING)
