@@ -101,9 +101,66 @@ def test_a_renamed_column_or_table_stays_protected_and_so_does_what_takes_its_na
     ):
         with pytest.raises(REFUSED):
             ana.execute(f"SELECT {query}")
+    for _ in range(3):
+        enforce(workshop, mails(warehouse))
+        for query in ("email FROM customers", "mail FROM orders", "email FROM old_customers"):
+            assert ana.execute(f"SELECT DISTINCT {query}").fetchall() == [(None,)]
+    assert workshop.plan(mails(warehouse)) == []
+
+
+def test_what_was_renamed_twice_is_protected_by_each_name_it_had(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
     enforce(workshop, mails(warehouse))
-    for query in ("email FROM customers", "mail FROM orders", "email FROM old_customers"):
-        assert ana.execute(f"SELECT DISTINCT {query}").fetchall() == [(None,)]
+    warehouse.run("ALTER TABLE customers RENAME TO clients; ALTER TABLE clients RENAME email TO mail")
+    enforce(workshop, mails(warehouse))
+    known_again = {warehouse.column("clients", "mail"): (masked(),)}
+    enforce(workshop, known_again)
+    warehouse.run("ALTER TABLE clients RENAME TO people; ALTER TABLE people RENAME mail TO post")
+    for _ in range(2):
+        enforce(workshop, known_again)
+        found = warehouse.connect("ana").execute("SELECT DISTINCT post FROM people").fetchall()
+        assert found == [(None,)]
+
+
+def test_a_right_granted_between_the_look_and_the_work_shows_nothing(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    works = workshop.plan(mails(warehouse))
+    warehouse.run(
+        "SET ROLE {owner}; GRANT SELECT ON customers TO {bob}; GRANT SELECT (email) ON orders TO {ana}"
+    )
+    warehouse.run("RESET ROLE")
+    outcome = workshop.apply(works)
+    assert sorted(outcome.disturbed) == ["public.customers", "public.orders"]
+    assert outcome.done == ["public.buyers"]
+    assert sorted(enforce(workshop, mails(warehouse)).done) == ["public.customers", "public.orders"]
+    for name, relation in (("bob", "customers"), ("ana", "orders")):
+        with pytest.raises(REFUSED):
+            warehouse.connect(name).execute(f"SELECT email FROM public.{relation}")
+    enforce(workshop, {})
+    warehouse.run("SET ROLE {owner}; REVOKE SELECT ON customers FROM {analysts}; RESET ROLE")
+    assert warehouse.connect("bob").execute("SELECT count(email) FROM customers").fetchone() == (2,)
+
+
+def test_what_lily_recorded_is_never_reason_enough_to_show_a_value(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    enforce(workshop, mails(warehouse))
+    warehouse.run("DROP EVENT TRIGGER lily_protection_guard; GRANT SELECT ON customers TO {ana}")
+    warehouse.run("UPDATE lily_protection.originals SET enforced = lily_protection.rights_of(relation)")
+    assert enforce(workshop, mails(warehouse)).done == ["public.customers"]
+    with pytest.raises(REFUSED):
+        warehouse.connect("ana").execute("SELECT email FROM public.customers")
+
+
+def test_who_becomes_a_member_of_whom_is_seen(warehouse: Warehouse) -> None:
+    workshop = warehouse.workshop()
+    enforce(workshop, mails(warehouse))
+    before = workshop.trace()
+    assert workshop.trace() == before
+    warehouse.run("GRANT {auditor} TO {bob}")
+    assert workshop.trace() != before
+    before = workshop.trace()
+    warehouse.run("ALTER ROLE {bob} NOINHERIT")
+    assert workshop.trace() != before
 
 
 def test_a_new_part_of_a_protected_table_is_protected_from_its_first_moment(warehouse: Warehouse) -> None:

@@ -16,7 +16,8 @@ from lily.domain.masks import Mask, MaskKind
 from lily.domain.protection import Protection
 from lily.targets.enforcement.connections import set_up
 from lily.targets.enforcement.preparation import Options, Preparation
-from lily.targets.enforcement.workshop import Workshop
+from lily.targets.enforcement.wanted import Wanted, relations_of
+from lily.targets.enforcement.workshop import Scope, Workshop
 
 if TYPE_CHECKING:
     from lily.standalone.services import Services
@@ -221,7 +222,7 @@ def test_names_made_to_break_out_stay_names(warehouse: Warehouse) -> None:
     before = warehouse.snapshot()
     workshop = warehouse.workshop()
     constant = masked(Mask(MaskKind.CONSTANT, value="'); DROP TABLE customers; --"))
-    key = f'{warehouse.database}.s"; DROP.{evil}.c{{}}%s\'"); --'
+    key = warehouse.column(evil, "c{}%s'\"); --", 's"; DROP')
     outcome = enforce(workshop, {key: (constant,)})
     assert outcome.failed == {}
     assert len(outcome.done) == 1
@@ -293,3 +294,22 @@ def test_a_temporary_table_does_not_deceive_the_guard(warehouse: Warehouse) -> N
     )
     with pytest.raises(REFUSED):
         warehouse.connect("ana").execute("SELECT email FROM public.customers")
+
+
+def test_names_with_dots_and_quotes_are_protected_as_the_scraper_spells_them(warehouse: Warehouse) -> None:
+    warehouse.run(
+        """SET ROLE {owner}; CREATE TABLE "a.b" (id integer, "user.email" text, "say ""hi""!" text);
+        GRANT SELECT ON "a.b" TO {analysts}; RESET ROLE"""
+    )
+    workshop = warehouse.workshop()
+    column = f'{warehouse.database}.public."a.b"."user.email"'
+    wanted = Wanted(columns={"one": (column, (denied(),))})
+    scope = Scope(frozenset(relations_of(column)))
+    works = workshop.plan(wanted.protections(), scope)
+    assert [work.relation.label for work in works] == ['public."a.b"']
+    assert workshop.apply(works).failed == {}
+    with pytest.raises(REFUSED):
+        warehouse.connect("ana").execute('SELECT "user.email" FROM "a.b"')
+    enforce(workshop, {f'{warehouse.database}.public."a.b"."say ""hi""!"': (denied(),)})
+    with pytest.raises(REFUSED):
+        warehouse.connect("ana").execute('SELECT "say ""hi""!" FROM "a.b"')

@@ -12,7 +12,8 @@ import pytest
 from kit.databases import Databases
 from kit.warehouses import Warehouse
 from lily.domain.errors import LilyError
-from lily.domain.scraping import UNKNOWN, FoundAsset, FoundEdge, FoundLineage, Target, qualified
+from lily.domain.external_ids import qualified
+from lily.domain.scraping import UNKNOWN, FoundAsset, FoundEdge, FoundLineage, Target
 from lily.ingest.scraping.postgres import scrape
 from lily.ingest.scraping.sources import SourceRefused, SourceUnreachable
 from lily.targets.enforcement.reaching import reach

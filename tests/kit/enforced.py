@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
+from lily.domain.external_ids import qualified
 from lily.domain.masks import Mask
 from lily.domain.protection import Effect, Protection
 from lily.targets.enforcement.connections import Connection, set_up
@@ -114,7 +115,7 @@ class Warehouse:
 
     def column(self, relation: str, column: str, schema: str = "public") -> str:
         """The external id of a column."""
-        return f"{self.database}.{schema}.{relation}.{column}"
+        return qualified(self.database, schema, relation, column)
 
     def snapshot(self) -> list[Any]:
         return self.boss.execute(_SNAPSHOT).fetchall()

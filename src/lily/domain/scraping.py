@@ -90,17 +90,3 @@ class FoundLineage:
 Found = FoundAsset | FoundLineage
 #: The subtype of an edge that is there because it was not understood what is made of what.
 UNKNOWN = "UNKNOWN"
-
-
-def qualified(*names: str) -> str:
-    """The external id of what has this name in what has that name …: `shop.public.orders`.
-
-    A name with a dot or a quote in it is quoted, so that no two things have the same id.
-    """
-    return ".".join(map(_quoted, names))
-
-
-def _quoted(name: str) -> str:
-    if "." in name or '"' in name:
-        return '"' + name.replace('"', '""') + '"'
-    return name

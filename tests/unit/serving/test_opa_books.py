@@ -95,3 +95,5 @@ def test_a_column_is_found_by_its_database_and_by_its_source() -> None:
     assert table_keys(Column("a", "hive", "email", "email")) == ()
     dotted = Column("a", "pg", "wh.s.t.first.last", "first.last")
     assert "wh.s.t" in table_keys(dotted)
+    quoted = Column("a", "pg", 'wh.s."a.b"."user.email"', "user.email")
+    assert TableName("wh", "s", "a.b").key in table_keys(quoted)

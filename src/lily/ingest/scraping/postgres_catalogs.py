@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lily.domain.scraping import FoundAsset, qualified
+from lily.domain.external_ids import qualified
+from lily.domain.scraping import FoundAsset
 
 Row = tuple[Any, ...]
 _KINDS = {"p": "partitioned", "f": "foreign", "m": "materialized"}

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
+from lily.domain.external_ids import names_in, qualified
 from lily.domain.protection import Column, Protection, Rule, applies, protections_of
 
 #: For so many data types a column's protections are remembered; it has one, unless somebody makes them up.
@@ -26,7 +27,7 @@ class TableName:
 
     @property
     def key(self) -> str:
-        return f"{self.catalog}.{self.schema}.{self.table}".lower()
+        return qualified(self.catalog, self.schema, self.table).lower()
 
 
 class Book:
@@ -141,8 +142,8 @@ def table_keys(column: Column) -> tuple[str, ...]:
     `sales.orders.email` of a source `hive`, which names no database, is in `hive.sales.orders`.
     """
     path, source = column.external_id.lower(), column.data_source.lower()
-    suffix = f".{column.name.lower()}"
-    table = path.removesuffix(suffix) if path.endswith(suffix) else path.rpartition(".")[0]
-    _, _, within = table.partition(".")
-    names = (table, f"{source}.{table}", f"{source}.{within}")
-    return tuple(sys.intern(name) for name in dict.fromkeys(names) if name.count(".") >= 2)
+    name = column.name.lower()
+    suffixes = [suffix for suffix in (f".{qualified(name)}", f".{name}") if path.endswith(suffix)]
+    table = names_in(path.removesuffix(suffixes[0])) if suffixes else names_in(path)[:-1]
+    places = (table, (source, *table), (source, *table[1:]))
+    return tuple(sys.intern(qualified(*each)) for each in dict.fromkeys(places) if len(each) >= 3)

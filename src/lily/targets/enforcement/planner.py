@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
@@ -29,6 +29,8 @@ class Work:
     at_once: tuple[Statement, ...]
     undo: tuple[Statement, ...]
     original: Rights | None
+    #: Who is to read a protected column itself, by its number.
+    readers: Mapping[int, set[int]]
     #: Of the wanted state; with that of the view as it has become it tells whether anything changed since.
     wanted: str
     has_view: bool
@@ -43,9 +45,11 @@ def plan(relation: Relation, shield: Shield, roles: Roles) -> Work | None:
     view = ViewPlan(relation, shield, original, roles)
     is_needed = relation.view is not None and relation.view.is_used
     has_view = is_needed or any(_is_masked(each) for each in shield.values())
-    grants = tuple(_grants(relation, shield, original, roles))
+    readers = _readers(relation, shield, original, roles)
+    grants = tuple(_grants(relation, readers, roles))
+    protected = {number: readers[number] for number in shield}
     wanted = _digest((*grants, *(view.wanted() if has_view else ())), original)
-    if _is_done(relation, wanted, has_view):
+    if _is_done(relation, wanted, has_view) and not relation.rights.shows_more(protected, relation.owner):
         return None
     base = (*strip(relation.place, relation.rights, roles), *grants)
     made = view.make() if has_view else view.drop_all()
@@ -56,6 +60,7 @@ def plan(relation: Relation, shield: Shield, roles: Roles) -> Work | None:
         at_once=(*base, *view.hide()),
         undo=tuple(_undo(relation, view, roles)),
         original=original,
+        readers=protected,
         wanted=wanted,
         has_view=has_view,
     )
@@ -75,7 +80,6 @@ def _is_done(relation: Relation, wanted: str, has_view: bool) -> bool:
         and record.enforced == relation.rights
         and has_view == (view is not None)
         and not relation.strays
-        and (record.schema, record.name) == (relation.schema, relation.name)
     )
 
 
@@ -94,7 +98,7 @@ def _release(relation: Relation, original: Rights, roles: Roles) -> Work:
     viewed = view.uncover() if is_needed else view.drop_all()
     statements = (*view.tidy(), *viewed, *rebuild(relation.place, relation.rights, original, roles))
     undo = tuple(_undo(relation, view, roles))
-    return Work(relation, {}, statements, (), undo, None, "", False)
+    return Work(relation, {}, statements, (), undo, None, {}, "", False)
 
 
 def _is_touched(relation: Relation) -> bool:
@@ -126,15 +130,22 @@ def _is_masked(protections: tuple[Protection, ...]) -> bool:
     return any(each.effect is Effect.MASK for each in protections)
 
 
-def _grants(relation: Relation, shield: Shield, original: Rights, roles: Roles) -> Iterator[Statement]:
-    """Columns by name in the place of the right to the whole: the open ones to all who could read them, the
-    protected ones to those every rule spares."""
+def _readers(relation: Relation, shield: Shield, original: Rights, roles: Roles) -> dict[int, set[int]]:
+    """Of each column: of an open one all who could read it, of a protected one those every rule spares."""
+    readers = {}
+    for column in relation.columns:
+        could = original.readers(column.number, relation.owner)
+        if column.number in shield:
+            could = spared_readers(shield[column.number], could, roles)
+        readers[column.number] = could - {relation.owner}
+    return readers
+
+
+def _grants(relation: Relation, readers: Mapping[int, set[int]], roles: Roles) -> Iterator[Statement]:
+    """Columns by name in the place of the right to the whole."""
     by_role: dict[int, list[str]] = {}
     for column in relation.columns:
-        readers = original.readers(column.number, relation.owner)
-        if column.number in shield:
-            readers = spared_readers(shield[column.number], readers, roles)
-        for role in readers - {relation.owner}:
+        for role in readers[column.number]:
             by_role.setdefault(role, []).append(column.name)
     for role, names in sorted(by_role.items()):
         if role in roles:

@@ -8,6 +8,7 @@ from typing import Any
 
 from psycopg import sql
 
+from lily.domain.external_ids import qualified
 from lily.domain.masks import NULL
 from lily.domain.protection import Effect, Protection
 from lily.targets.enforcement.rights import Place, Rights
@@ -31,14 +32,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What Lily keeps about a relation it protects, under the name it had then."""
+    """What Lily keeps about a relation it protects."""
 
-    schema: str
-    name: str
+    #: Every schema and name it has had since, and every name of each protected column, by its number: what
+    #: protects them may be known by any.
+    places: tuple[tuple[str, str], ...]
+    shield: Mapping[int, tuple[str, ...]]
     original: Rights
     enforced: Rights
-    #: The names of the protected columns, by number.
-    shield: Mapping[int, str]
     fingerprint: str
 
 
@@ -90,11 +91,22 @@ class Relation:
 
     @property
     def label(self) -> str:
-        return f"{self.schema}.{self.name}"
+        return qualified(self.schema, self.name)
 
     @property
     def identifier(self) -> sql.Identifier:
         return sql.Identifier(self.schema, self.name)
+
+    @property
+    def places(self) -> tuple[tuple[str, str], ...]:
+        """Every schema and name it has, or had while it was protected."""
+        known = self.record.places if self.record else ()
+        return tuple(dict.fromkeys((*known, (self.schema, self.name))))
+
+    def names(self, column: Column) -> tuple[str, ...]:
+        """Every name the column has, or had while it was protected."""
+        known = self.record.shield.get(column.number, ()) if self.record else ()
+        return tuple(dict.fromkeys((*known, column.name)))
 
     @property
     def place(self) -> Place:
@@ -129,9 +141,16 @@ def _column(
     return Column(number, name, data_type, tuple(collation) if collation else None, default, filled)
 
 
-def _record(schema: str, name: str, rights: Any, enforced: Any, shield: Any, fingerprint: str) -> Record:
-    by_number = {int(number): column for number, column in shield.items()}
-    return Record(schema, name, Rights.read(rights), Rights.read(enforced), by_number, fingerprint)
+def _record(places: Any, shield: Any, rights: Any, enforced: Any, fingerprint: str) -> Record:
+    # An older release kept one name.
+    names = {int(number): ([known] if isinstance(known, str) else known) for number, known in shield.items()}
+    return Record(
+        places=tuple((schema, name) for schema, name in places),
+        shield={number: tuple(known) for number, known in names.items()},
+        original=Rights.read(rights),
+        enforced=Rights.read(enforced),
+        fingerprint=fingerprint,
+    )
 
 
 def _view(fingerprint: str, columns: Any, is_used: bool, definition: str) -> View:
@@ -167,12 +186,11 @@ def shields(
 def _own(
     relation: Relation, protections: Mapping[str, tuple[Protection, ...]], database: str
 ) -> dict[str, tuple[Protection, ...]]:
-    record = relation.record
-    places = {(relation.schema, relation.name)} | ({(record.schema, record.name)} if record else set())
     by_name = {}
     for column in relation.columns:
-        names = {column.name, record.shield.get(column.number, column.name) if record else column.name}
-        keys = {f"{database}.{schema}.{name}.{known}" for schema, name in places for known in names}
+        keys = {
+            qualified(database, *place, name) for place in relation.places for name in relation.names(column)
+        }
         merged = {each for key in keys for each in protections.get(key, ())}
         if merged:
             by_name[column.name] = _ordered(merged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -65,6 +65,15 @@ class Rights:
         """Everybody but the owner with a right on the relation, or on one of its columns by itself."""
         items = (self.relation or ()) if column is None else self.columns.get(column, ())
         return {item.grantee for item in items if right in {held.rstrip("*") for held in item.held}} - {owner}
+
+    def shows_more(self, readers: Mapping[int, Container[int]], owner: int) -> bool:
+        """Whether anybody but the owner learns what is in the whole, or in a column they are no reader of."""
+        whole = any(item.grantee != owner and item.only(reading=True) for item in self.relation or ())
+        return whole or any(
+            item.grantee != owner and item.grantee not in allowed and item.only(reading=True)
+            for number, allowed in readers.items()
+            for item in self.columns.get(number, ())
+        )
 
     def readers(self, column: int, owner: int) -> set[int]:
         return self.holders("SELECT", owner) | self.holders("SELECT", owner, column)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lily.domain.external_ids import names_in, qualified
 from lily.domain.protection import Column, Protection
 from lily.repositories.postgres.enforcement import KnownPlaces
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns, judged
@@ -84,9 +85,9 @@ def is_of(column: Column, access: Access) -> bool:
 
 
 def relations_of(external_id: str) -> set[str]:
-    """The relations a column with this external id can be of: names may have dots in them."""
-    parts = external_id.split(".")
-    return {".".join(parts[:end]) for end in range(3, len(parts))}
+    """The relations a column with this external id can be of: a field of a column is further within."""
+    names = names_in(external_id)
+    return {qualified(*names[:end]) for end in range(3, len(names))}
 
 
 def renew(

@@ -141,7 +141,7 @@ class Worker:
         target = await asyncio.to_thread(self._open_target)
         try:
             outcome = await self._give_back(target)
-            is_free = not outcome.waiting and not outcome.failed
+            is_free = not outcome.is_unfinished
             left = await asyncio.to_thread(target.drop) if is_free else []
         finally:
             target.close()
@@ -211,7 +211,11 @@ class Worker:
             raise
         again = {*outcome.waiting, *outcome.failed}
         self._pause = min(self._pause * 2, _LONGEST_PAUSE) if again else _RETRY_SECONDS
-        self._inbox.relations |= {f"{target.workshop.database}.{name}" for name in again}
+        self._inbox.relations |= {
+            target.workshop.external_id(label) for label in (*again, *outcome.disturbed)
+        }
+        if outcome.disturbed:
+            self._woken.set()
 
     async def _do(self, target: Target, told: Inbox) -> Outcome:
         if told.everything:
@@ -229,10 +233,12 @@ class Worker:
                 scope = EVERYTHING
         if told.everything == CHECK and await self._is_untouched(target):
             return Outcome()
+        # Taken before the look: what happens after it, and is not looked at, must show in the next one.
+        trace = await self._trace(target) if told.everything else None
         outcome = await self._enforce(target, scope, told.everything or ("tags" if told.assets else CHECK))
-        if told.everything and not outcome.failed and not outcome.waiting:
-            self._checked = await self._trace(target)
-        if told.everything or outcome.failed or outcome.waiting or self._troubles:
+        if trace and outcome == Outcome():
+            self._checked = trace
+        if told.everything or outcome.is_unfinished or self._troubles:
             await self._tell_state(target, outcome)
         return outcome
 
@@ -270,7 +276,7 @@ class Worker:
             return Outcome()
         plan_id = await self._begin(reason, spoken(target, works))
         outcome = await asyncio.to_thread(target.workshop.apply, works)
-        if not outcome.failed and not outcome.waiting:
+        if not outcome.is_unfinished:
             self._unfinished = ((), "")
         await self._ledger.settle(
             self.access.key, plan_id, outcome.failed, [_become(work, outcome) for work in works]
@@ -332,13 +338,14 @@ def _become(work: Work, outcome: Outcome) -> Become:
     label = work.relation.label
     if label in outcome.failed:
         return Become(label, "failed", shield_document(work) or {"": []}, outcome.failed[label])
-    state = "waiting" if label in outcome.waiting else "live"
+    state = "waiting" if label in (*outcome.waiting, *outcome.disturbed) else "live"
     columns = shield_document(work)
     return Become(label, state, columns or ({"": []} if state == "waiting" else {}))
 
 
 def _troubles(outcome: Outcome) -> dict[str, str]:
-    return outcome.failed | dict.fromkeys(outcome.waiting, "waits for an open transaction")
+    waiting = dict.fromkeys(outcome.waiting, "waits for an open transaction")
+    return outcome.failed | waiting | dict.fromkeys(outcome.disturbed, "somebody changes it; looked at again")
 
 
 def _outcome_document(outcome: Outcome) -> dict[str, object]:

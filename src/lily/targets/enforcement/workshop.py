@@ -16,13 +16,14 @@ import psycopg
 import structlog
 from psycopg import sql
 
+from lily.domain.external_ids import names_in, qualified
 from lily.domain.protection import Protection
 from lily.repositories.postgres.queries import load
 from lily.targets.enforcement.connections import Connection, Row, fetch, read_roles, told
 from lily.targets.enforcement.planner import Work, fingerprint, plan
 from lily.targets.enforcement.preparation import Options
 from lily.targets.enforcement.relations import UNKNOWN, Relation, Shield, read_relation, shields
-from lily.targets.enforcement.rights import Statement
+from lily.targets.enforcement.rights import Rights, Statement
 from lily.targets.enforcement.views import shadow_of
 
 _CONTROL, _TARGET = load("enforcement_control.sql"), load("enforcement_target.sql")
@@ -54,6 +55,20 @@ class Outcome:
     #: in the way.
     waiting: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
+    #: Somebody changed their rights since they were looked at: to be planned again.
+    disturbed: list[str] = field(default_factory=list)
+
+    @property
+    def is_unfinished(self) -> bool:
+        return bool(self.waiting or self.failed or self.disturbed)
+
+
+class Disturbed(Exception):
+    """A relation's rights are not what its work was planned for."""
+
+
+class Unrevoked(psycopg.Error):
+    """What was to take rights away left some."""
 
 
 class Workshop:
@@ -69,7 +84,7 @@ class Workshop:
         roles = read_roles(self._connection)
         found = self._relations(scope)
         if self._options.deny_unknown and known is not None:
-            numbers = [each.oid for each in found if f"{self.database}.{each.label}" in known]
+            numbers = [each.oid for each in found if self.external_id(each.label) in known]
             looked_at = None if scope == EVERYTHING else [each.oid for each in found]
             self._fetch(_CONTROL["set_known"], {"known": numbers, "found": looked_at})
         by_oid = shields(found, protections, self.database)
@@ -86,7 +101,7 @@ class Workshop:
                 for work in works:
                     self._carry_out(work, work.statements)
             outcome.done += [work.relation.label for work in works]
-        except psycopg.Error as error:
+        except (psycopg.Error, Disturbed) as error:
             if self._connection.closed:
                 raise
             _log.info("work_is_split", error=str(error).strip())
@@ -104,11 +119,17 @@ class Workshop:
                         self._carry_out(work, work.statements)
                 except psycopg.Error as error:
                     failed[work.relation.label] = told(error)
+                except Disturbed as error:
+                    failed[work.relation.label] = str(error)
         return failed
 
     def trace(self) -> str:
         """Another one whenever anybody has changed something about what is protected."""
         return str(self._fetch(_TARGET["read_trace"])[0][0])
+
+    def external_id(self, label: str) -> str:
+        """Of the relation with this label."""
+        return f"{qualified(self.database)}.{label}"
 
     def text(self, statement: Statement) -> str:
         return statement.as_string(self._connection)
@@ -127,6 +148,8 @@ class Workshop:
             with self._working():
                 self._carry_out(work, work.statements)
             outcome.done.append(label)
+        except Disturbed:
+            outcome.disturbed.append(label)
         except psycopg.Error as error:
             if self._connection.closed:
                 raise
@@ -145,24 +168,37 @@ class Workshop:
                 raise
             outcome.failed[work.relation.label] = told(error)
             return False
+        except Disturbed:
+            outcome.disturbed.append(work.relation.label)
         return True
 
     def _carry_out(self, work: Work, statements: Sequence[Statement], *, is_whole: bool = True) -> None:
+        oid = work.relation.oid
+        self._see_that_nobody_changed(work.relation)
         if statements:
             self._connection.execute(sql.SQL(";\n").join(statements))  # at once: they wait for no answer
-        oid = work.relation.oid
         self._fetch(_CONTROL["forget_stripped"], {"relation": oid})
         if work.original is None:
             self._fetch(_CONTROL["forget_original"], {"relation": oid})
             return
-        names = {column.number: column.name for column in work.relation.columns}
+        names = {str(column.number): work.relation.names(column) for column in work.relation.columns}
         values = {
             "relation": oid,
+            "places": json.dumps(work.relation.places),
             "rights": json.dumps(work.original.document()),
-            "shield": json.dumps({str(number): names[number] for number in work.shield}),
+            "shield": json.dumps({str(number): names[str(number)] for number in work.shield}),
             "fingerprint": fingerprint(work.wanted, self._seen(work.relation)) if is_whole else "",
         }
-        self._fetch(_CONTROL["put_original"], values)
+        rows = self._fetch(_CONTROL["put_original"], values)
+        if is_whole and Rights.read(rows[0][0]).shows_more(work.readers, work.relation.owner):
+            raise Unrevoked("rights to read are left that could not be taken away")
+
+    def _see_that_nobody_changed(self, relation: Relation) -> None:
+        """What was granted since the look would be taken for Lily's own, and shown for good."""
+        rows = self._fetch(_TARGET["read_rights"], {"relation": relation.oid})
+        seen = [None if each is None else Rights.read(each) for each in (rows[0] if rows else (None, None))]
+        if seen != [relation.rights, relation.stripped]:
+            raise Disturbed(f"the rights on {relation.label} have changed since they were looked at")
 
     def _seen(self, relation: Relation) -> str | None:
         values = {"schema": shadow_of(relation.schema), "name": relation.name}
@@ -179,17 +215,21 @@ class Workshop:
     def _shield(self, relation: Relation, shield: Shield, known: Known) -> Shield:
         if not self._options.deny_unknown or known is None:
             return shield
-        label = f"{self.database}.{relation.label}"
+        label = self.external_id(relation.label)
         unknown = {
             column.number: (UNKNOWN,)
             for column in relation.columns
-            if label not in known or f"{label}.{column.name}" not in known
+            if label not in known or f"{label}.{qualified(column.name)}" not in known
         }
         return {**shield, **unknown}
 
     def _relations(self, scope: Scope) -> list[Relation]:
+        places = [names_in(name) for name in sorted(scope.names or ())]
+        here = [place[1:] for place in places if len(place) == 3 and place[0] == self.database]
         values = {
-            "names": None if scope.names is None else sorted(scope.names),
+            "is_whole": scope.names is None,
+            "schemas": [schema for schema, _ in here],
+            "names": [name for _, name in here],
             "with_protected": scope.with_protected,
         }
         return [read_relation(row) for row in self._fetch(_TARGET["read_relations"], values)]

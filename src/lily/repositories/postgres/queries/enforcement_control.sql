@@ -46,7 +46,8 @@ SELECT set_config(name, '0', false) FROM pg_settings
 -- name: create_control
 -- Control.furnish, by every process that begins to work: a database registered by an older release gets what is new.
 -- `originals`: the rights on a relation before
--- Lily (`rights`), as Lily left them (`enforced`), the protected columns by number, and the view's fingerprint.
+-- Lily (`rights`), as Lily left them (`enforced`), the names of the protected columns by number,
+-- the view's fingerprint, and every name the relation has had since (`places`).
 -- `stripped`: rights granted by others that the guard took away, until the enforcer has seen them.
 -- `paths`: search paths before (`had`) and as Lily set them; role 0 is the database's own.
 -- `shapes`: what tables, columns and views looked like when the database was ordered to be scraped.
@@ -60,6 +61,7 @@ CREATE TABLE IF NOT EXISTS lily_protection.originals (
     shield        jsonb NOT NULL,
     fingerprint   text  NOT NULL
 );
+ALTER TABLE lily_protection.originals ADD COLUMN IF NOT EXISTS places jsonb NOT NULL DEFAULT '[]';
 CREATE TABLE IF NOT EXISTS lily_protection.stripped (relation oid PRIMARY KEY, rights jsonb NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.paths (role oid PRIMARY KEY, had text, made text NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.salts (id integer PRIMARY KEY CHECK (id = 1), salt text NOT NULL);
@@ -174,6 +176,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                           AND c.relkind IN ('r', 'p', 'v', 'm', 'f'))
 $$;
 
+-- The names of protected relations, and those they had before.
+CREATE OR REPLACE FUNCTION lily_protection.places() RETURNS TABLE (relation oid, schema_name name, relation_name name)
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT o.relation, o.schema_name, o.relation_name FROM lily_protection.originals o
+     UNION
+    SELECT o.relation, (p ->> 0)::name, (p ->> 1)::name
+      FROM lily_protection.originals o CROSS JOIN LATERAL jsonb_array_elements(o.places) AS p
+$$;
+
 -- Every relation that follows from a protected one: itself, what it is part of, its parts; and whoever took
 -- its name.
 CREATE OR REPLACE FUNCTION lily_protection.related() RETURNS TABLE (relation oid)
@@ -181,9 +192,9 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE named AS (
         SELECT o.relation FROM lily_protection.originals o
          UNION
-        SELECT c.oid FROM lily_protection.originals o
-          JOIN pg_namespace n ON n.nspname = o.schema_name
-          JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = o.relation_name
+        SELECT c.oid FROM lily_protection.places() AS p
+          JOIN pg_namespace n ON n.nspname = p.schema_name
+          JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.relation_name
     ), related AS (
         SELECT named.relation FROM named
          UNION
@@ -348,10 +359,12 @@ INSERT INTO lily_protection.shapes VALUES (1, %(shape)s) ON CONFLICT (id) DO UPD
 -- Workshop.apply, last in the work on a relation: `enforced` is what has come of it.
 INSERT INTO lily_protection.originals
 SELECT %(relation)s::bigint::oid, n.nspname, c.relname, %(rights)s::jsonb, lily_protection.rights_of(c.oid),
-       %(shield)s::jsonb, %(fingerprint)s
+       %(shield)s::jsonb, %(fingerprint)s, %(places)s::jsonb
   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %(relation)s::bigint::oid
-ON CONFLICT (relation) DO UPDATE SET rights = excluded.rights, enforced = excluded.enforced,
-    shield = excluded.shield, fingerprint = excluded.fingerprint
+ON CONFLICT (relation) DO UPDATE SET schema_name = excluded.schema_name, relation_name = excluded.relation_name,
+    rights = excluded.rights, enforced = excluded.enforced, shield = excluded.shield,
+    fingerprint = excluded.fingerprint, places = excluded.places
+RETURNING enforced
 
 -- name: forget_original
 -- Workshop.apply, when a relation is as it was before Lily.

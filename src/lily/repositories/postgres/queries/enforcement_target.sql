@@ -11,16 +11,16 @@ WITH RECURSIVE schemas AS MATERIALIZED (
       FROM pg_namespace n
       LEFT JOIN pg_namespace s ON s.nspname = lily_protection.shadow(n.nspname) AND lily_protection.is_ours(s.nspname)
      WHERE NOT lily_protection.is_ours(n.nspname)
+), named AS MATERIALIZED (
+    SELECT * FROM unnest(%(schemas)s::name[], %(names)s::name[]) AS asked (schema_name, relation_name)
 ), wanted AS (
     SELECT c.oid FROM pg_class c JOIN schemas n ON n.oid = c.relnamespace
      WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f')
-       AND (%(names)s::text[] IS NULL
-            OR current_database() || '.' || n.nspname || '.' || c.relname = ANY (%(names)s::text[])
+       AND (%(is_whole)s OR (n.nspname, c.relname) IN (SELECT schema_name, relation_name FROM named)
             OR %(with_protected)s AND c.oid IN (SELECT r.relation FROM lily_protection.related() AS r)
             OR c.oid IN (SELECT s.relation FROM lily_protection.stripped s)
-            OR c.oid IN (SELECT o.relation FROM lily_protection.originals o
-                          WHERE current_database() || '.' || o.schema_name || '.' || o.relation_name
-                                = ANY (%(names)s::text[])))
+            OR c.oid IN (SELECT p.relation FROM lily_protection.places() AS p
+                           JOIN named ON (named.schema_name, named.relation_name) = (p.schema_name, p.relation_name)))
 ), family AS (
     SELECT oid AS relative FROM wanted
      UNION
@@ -54,7 +54,9 @@ SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint,
        ARRAY(SELECT i.inhparent::bigint FROM pg_inherits i WHERE i.inhrelid = c.oid
               UNION ALL SELECT i.inhrelid::bigint FROM pg_inherits i WHERE i.inhparent = c.oid),
        lily_protection.rights_of(c.oid),
-       (SELECT json_build_array(o.schema_name, o.relation_name, o.rights, o.enforced, o.shield, o.fingerprint)
+       (SELECT json_build_array((SELECT json_agg(json_build_array(p.schema_name, p.relation_name))
+                                   FROM lily_protection.places() AS p WHERE p.relation = o.relation),
+                                o.shield, o.rights, o.enforced, o.fingerprint)
           FROM lily_protection.originals o WHERE o.relation = c.oid),
        (SELECT json_build_array(
                    lily_protection.print_of(v.oid),
@@ -69,9 +71,14 @@ SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint,
   FROM found c
  ORDER BY c.nspname, c.relname
 
+-- name: read_rights
+-- Workshop.apply: the rights on a relation as they are, and those the guard took away.
+SELECT lily_protection.rights_of(c.oid), (SELECT s.rights FROM lily_protection.stripped s WHERE s.relation = c.oid)
+  FROM pg_class c WHERE c.oid = %(relation)s::bigint::oid
+
 -- name: read_trace
 -- Workshop.trace: changes whenever a row of the catalog about a protected relation or a masking view does, or one
--- comes or goes; cheap enough to ask often.
+-- comes or goes, and whenever a role does or becomes another's member; cheap enough to ask often.
 SELECT md5(concat(string_agg(concat_ws(',', c.oid, c.xmin,
            (SELECT string_agg(a.xmin::text, '.' ORDER BY a.attnum) FROM pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0),
@@ -79,7 +86,10 @@ SELECT md5(concat(string_agg(concat_ws(',', c.oid, c.xmin,
            (SELECT string_agg(t.xmin::text, '.' ORDER BY t.oid) FROM pg_trigger t WHERE t.tgrelid = c.oid)),
        '|' ORDER BY c.oid),
        (SELECT string_agg(concat_ws(',', oid, xmin), '|' ORDER BY oid) FROM pg_namespace
-         WHERE starts_with(nspname, 'lily_masked_'))))
+         WHERE starts_with(nspname, 'lily_masked_')),
+       (SELECT string_agg(concat_ws(',', roleid, member, xmin), '|' ORDER BY roleid, member, xmin::text)
+          FROM pg_auth_members),
+       (SELECT string_agg(concat_ws(',', oid, rolname, rolsuper, rolinherit), '|' ORDER BY oid) FROM pg_roles)))
   FROM pg_class c
  WHERE c.oid IN (SELECT relation FROM lily_protection.related() UNION SELECT relation FROM lily_protection.stripped)
     OR c.relnamespace IN (SELECT oid FROM pg_namespace WHERE starts_with(nspname, 'lily_masked_'))
