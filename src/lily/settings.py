@@ -135,6 +135,10 @@ class IssuerSettings(_Slice):
             raise ValueError(f"the issuer {self.issuer} must be an https URL")
         if bool(self.tenant) == bool(self.tenant_claim and self.tenants):
             raise ValueError(f"the issuer {self.name} needs either tenant, or tenant_claim and tenants")
+        if self.client_id == self.audience:
+            raise ValueError(
+                f"the issuer {self.name}: client_id must not be the audience; see docs/access.md"
+            )
         return self
 
 

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from lily.domain.connectors import Connector
-from lily.domain.deliveries import NewDelivery
+from lily.domain.deliveries import NewDelivery, Shipment
 from lily.domain.messages import Message
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.targets.delivering import Deliverer
@@ -82,7 +82,11 @@ class Dispatch:
         self._connection = psycopg.connect(url, autocommit=True, row_factory=dict_row)
         self.queues = DeliveryQueues(url)
         self.targets = OpenTargets(connectors, target_types(), Egress(AllowList(allow)))
-        self.loop = Deliverer(self.queues, self.targets, connectors.switch_off)
+        self.noted: list[UUID] = []
+        self.loop = Deliverer(self.queues, self.targets, connectors.switch_off, self._note)
+
+    async def _note(self, shipment: Shipment) -> None:
+        self.noted.append(shipment.delivery_id)
 
     async def enqueue(self, *wanted: NewDelivery) -> int:
         return await self.queues.enqueue(wanted)

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
+import grpc
 import pytest
-from rest_kit import ASSETS, ORDERS, Gateway, gateway
+from rest_kit import ASSETS, ORDERS, Gateway, gateway, grpc_ask, with_grpc
 
 from kit.eventually import eventually
 from lily.access.notebooks import Notebook
 from lily.domain.audit import INSTALLATION
+from lily.log.topics import Topic
+from lily.serving.grpc import lineage_pb2, metadata_pb2
 from lily.settings import AuditSettings, Settings
+
+lineage: Any = lineage_pb2
+metadata: Any = metadata_pb2
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 TRACEPARENT = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
@@ -21,7 +28,7 @@ TRACEPARENT = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
 @pytest.fixture(scope="module")
 def running(shared_settings: Settings) -> Iterator[Gateway]:
     audit = AuditSettings(key=shared_settings.audit.key, proxies="127.0.0.0/8")
-    with gateway(shared_settings.model_copy(update={"audit": audit})) as running:
+    with gateway(with_grpc(shared_settings.model_copy(update={"audit": audit}))) as running:
         yield running
 
 
@@ -74,6 +81,118 @@ def test_a_read_of_a_tagged_asset_is_noted_with_the_policy_that_allowed_it(tenan
     entry = tenant.entry()
     assert (entry["action"], entry["resource_id"], entry["allowed"]) == ("read", "orders", True)
     assert entry["reason"] == "default:viewer:asset"
+
+
+def over_grpc(tenant: Tenant, method: str, request: Any, gives: Any, role: str = "viewer") -> Any:
+    said = {"traceparent": TRACEPARENT["traceparent"], "x_forwarded_for": "192.0.2.7"}
+    return grpc_ask(
+        tenant.gateway, method, request, gives, tenant.gateway.token(tenant.name, role, "ada"), **said
+    )
+
+
+def test_a_call_over_grpc_is_noted_with_its_trace_and_from_behind_a_proxy(tenant: Tenant) -> None:
+    tenant.gateway.stored(tenant_id=tenant.name, source_tags=["pii"])
+    request = metadata.GetMetadataRequest(asset_id="orders")
+    over_grpc(tenant, "metadata.MetadataService/GetMetadata", request, metadata.GetMetadataResponse)
+    entry = tenant.entry()
+    assert (entry["action"], entry["trace_id"], entry["address"]) == ("read", TRACE, "192.0.2.7")
+
+
+def test_a_network_condition_over_grpc_is_about_the_caller_and_not_the_proxy(tenant: Tenant) -> None:
+    tenant.gateway.stored(tenant_id=tenant.name)
+    policy = {"role": "viewer", "access_type": "READ", "effect": "forbid", "scope": "all"}
+    policy |= {"conditions": {"network": {"in": ["192.0.2.0/24"]}}}
+    assert tenant.call("POST", "/lily/v1/access/policies", "owner", json=policy).status_code == 201
+    request = metadata.GetMetadataRequest(asset_id="orders")
+    with pytest.raises(grpc.RpcError) as refused:
+        over_grpc(tenant, "metadata.MetadataService/GetMetadata", request, metadata.GetMetadataResponse)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_what_is_written_over_grpc_continues_the_caller_s_trace(tenant: Tenant) -> None:
+    edge = lineage.Relationship(from_asset_id="a", to_asset_id="b", relationship_type="uses")
+    with pytest.raises(grpc.RpcError):  # nobody applies it in this test
+        over_grpc(tenant, "lineage.LineageService/IngestRelationships", edge, lineage.GenericMessage, "owner")
+    headers = dict(tenant.gateway.logged(Topic.METADATA_EVENTS)[-1].headers())
+    assert headers["traceparent"].decode().split("-")[1] == TRACE
+
+
+def linked(tenant: Tenant, *tagged: str) -> None:
+    """A chain a → b, of which these are tagged."""
+    for each in "ab":
+        tags = {"user_tags": ["pii"]} if each in tagged else {}
+        tenant.gateway.stored(tenant_id=tenant.name, asset_id=each, asset_name=each, **tags)
+        if tags:
+            fact = {"tenant_id": tenant.name, "asset_id": each, "tag": "pii", "is_partial": False}
+            told = {"is_asserted": True, "since": datetime.now(UTC), "cause": str(uuid4())}
+            tenant.gateway.insert("effective_tags", fact | told)
+    row = {"tenant_id": tenant.name, "from_id": "a", "to_id": "b", "relationship_type": "uses"}
+    tenant.gateway.insert("edges", row)
+
+
+def test_tagged_assets_that_lineage_shows_are_noted_by_grpc_and_in_a_difference(tenant: Tenant) -> None:
+    linked(tenant, "b")
+    request = lineage.GetLineageRequest(asset_id="a", depth=1)
+    over_grpc(tenant, "lineage.LineageService/GetLineage", request, lineage.GetLineageResponse)
+    assert [entry["resource_id"] for entry in eventually(tenant.entries)] == ["b"]
+    since = {"from": "2026-01-01T00:00:00Z"}
+    assert tenant.call("GET", f"{ASSETS}/lineage/a/diff", "viewer", params=since).json()["added"]
+    eventually(lambda: len(tenant.entries()) == 2)
+
+
+def forbidden_a(tenant: Tenant) -> None:
+    policy = {"role": "viewer", "access_type": "READ", "effect": "forbid", "scope": "tag", "value": "pii"}
+    assert tenant.call("POST", "/lily/v1/access/policies", "owner", json=policy).status_code == 201
+
+
+def denied(tenant: Tenant) -> set[tuple[str, str]]:
+    return {(e["resource_kind"], e["resource_id"]) for e in tenant.entries() if not e["allowed"]}
+
+
+def test_what_is_answered_as_if_it_were_not_there_is_noted_as_denied(tenant: Tenant) -> None:
+    linked(tenant, "a")
+    forbidden_a(tenant)
+    said = {"clocks": "{}", "said": "{}", "opened_at": datetime.now(UTC), "updated_at": datetime.now(UTC)}
+    tenant.gateway.insert(
+        "incidents", {"tenant_id": tenant.name, "incident_id": "i1", "asset_id": "a"} | said
+    )
+    assert tenant.call("GET", f"{ASSETS}/lineage/a", "viewer").status_code == 404
+    assert tenant.call("GET", "/lily/v1/incidents/i1", "viewer").status_code == 404
+    eventually(lambda: {("asset", "a"), ("incident", "i1")} <= denied(tenant))
+
+
+def test_an_incident_of_a_tagged_asset_is_a_read_of_it(tenant: Tenant) -> None:
+    linked(tenant, "a")
+    said = {"clocks": "{}", "said": "{}", "opened_at": datetime.now(UTC), "updated_at": datetime.now(UTC)}
+    tenant.gateway.insert(
+        "incidents", {"tenant_id": tenant.name, "incident_id": "i1", "asset_id": "a"} | said
+    )
+    assert tenant.call("GET", "/lily/v1/incidents", "viewer").json()["incidents"]
+    entry = tenant.entry()
+    assert (entry["action"], entry["resource_id"], entry["reason"]) == ("read", "a", "incidents")
+
+
+def test_a_denial_that_others_act_on_says_for_whom_it_was_asked(tenant: Tenant) -> None:
+    tenant.gateway.stored(tenant_id=tenant.name)
+    body = {
+        "principal": {"subject": "bob", "roles": ["viewer"]},
+        "decisions": [{"action": "WRITE", "asset_id": "orders"}, {"action": "READ", "asset_id": "orders"}],
+    }
+    assert tenant.call("POST", "/lily/v1/access/decisions", "owner", json=body).status_code == 200
+    [entry] = eventually(lambda: [each for each in tenant.entries() if not each["allowed"]])
+    assert (entry["action"], entry["resource_id"], entry["actor"]) == ("write", "orders", "ada")
+    assert entry["reason"].startswith("asked for bob: ")
+
+
+def test_a_change_of_a_protection_rule_names_the_rule(tenant: Tenant) -> None:
+    rules, body = "/lily/v1/protection/rules", {"tag": "PII", "mask": {"kind": "hash"}}
+    rule_id = tenant.call("POST", rules, "owner", json=body).json()["rule_id"]
+    assert tenant.call("PUT", f"{rules}/{rule_id}", "owner", json=body).status_code == 200
+    assert tenant.call("DELETE", f"{rules}/{rule_id}", "owner").status_code == 204
+    wanted = [(each, "protection_rule", rule_id) for each in ("create", "update", "delete")]
+    eventually(
+        lambda: set(wanted) <= {(e["action"], e["resource_kind"], e["resource_id"]) for e in tenant.entries()}
+    )
 
 
 def test_a_read_of_an_asset_without_tags_is_not_noted(tenant: Tenant) -> None:

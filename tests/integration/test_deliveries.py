@@ -62,6 +62,7 @@ def test_a_message_is_signed_as_standard_webhooks_ask(database: str) -> None:
                 [request] = there.received
                 told = Webhook(SECRET).verify(request.body, dict(request.headers))
                 assert request.id == str(hook.delivery_id)
+                assert dispatch.noted == [hook.delivery_id]
                 assert told["type"] == "incident.opened"
                 assert told["data"]["title"] == "Late <b>"
                 assert told["data"]["reason"].startswith("the subscription")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import json
@@ -18,6 +19,8 @@ from rest_kit import Gateway, gateway, problem
 from kit.eventually import eventually
 from kit.issuers import FakeIssuer, running_issuer
 from lily.access import keys
+from lily.access.issuers import Issuers
+from lily.domain.errors import Unauthenticated
 from lily.settings import IssuerSettings, Settings
 
 #: What proxies and gateways elsewhere put an identity in.
@@ -183,6 +186,24 @@ def test_a_token_with_a_wrong_or_missing_claim_is_refused(
 
 def test_one_audience_of_several_is_enough(api: Gateway, issuer: FakeIssuer) -> None:
     assert read_status(api, issuer.token(aud=["account", "lily"])) == 404
+
+
+def test_an_id_token_given_to_another_client_is_refused(issuer: FakeIssuer) -> None:
+    async def verified(**claims: Any) -> None:
+        issuers = Issuers([configured(issuer, tenant="acme", client_id="console")])
+        found = issuers.of(issuer.url)
+        assert found is not None
+        try:
+            await found.verify(issuer.token(**claims), "console")
+        finally:
+            await issuers.close()
+
+    asyncio.run(verified(aud="console"))
+    asyncio.run(verified(aud=["console", "lily"], azp="console"))
+    others: list[dict[str, Any]] = [{"aud": "console", "azp": "other"}, {"aud": ["console", "lily"]}]
+    for claims in others:
+        with pytest.raises(Unauthenticated):
+            asyncio.run(verified(**claims))
 
 
 def test_a_tenant_is_taken_from_a_claim_only_if_the_issuer_may_name_it(

@@ -6,6 +6,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from identity_kit import (
@@ -23,9 +24,13 @@ from identity_kit import (
 )
 from rest_kit import Gateway, gateway, problem
 
+from kit.eventually import eventually
 from lily.access import sessions
 from lily.access.passwords import Passwords
 from lily.repositories.postgres import announcements
+from lily.repositories.postgres.identities import Identities, Session
+from lily.repositories.postgres.login_attempts import LoginAttempts
+from lily.repositories.postgres.pool import Database
 from lily.settings import Settings
 
 
@@ -87,6 +92,55 @@ def test_an_unknown_user_takes_as_long_as_a_wrong_password() -> None:
 
     asyncio.run(seconds(None))
     assert asyncio.run(seconds(None)) > 0.5 * asyncio.run(seconds(stored))
+
+
+def test_a_login_verifies_a_password_also_of_somebody_nobody_knows(
+    api: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verified: list[bool] = []
+    verify = Passwords.verify
+
+    async def counted(self: Passwords, known_hash: str | None, password: str) -> bool:
+        verified.append(known_hash is not None)
+        return await verify(self, known_hash, password)
+
+    monkeypatch.setattr(Passwords, "verify", counted)
+    for name in ("ada", "nobody"):
+        assert log_in(api, name, "a wrong password").status_code == 401
+    assert verified == [True, False]
+
+
+def test_a_refresh_is_in_the_audit_with_whose_it_is(api: Gateway) -> None:
+    refresh = {"refresh_token": tokens(api)["refresh_token"]}
+    assert api.client.post(f"{AUTH}/refresh", json=refresh).status_code == 200
+    noted = "SELECT actor FROM audit WHERE tenant_id = 'acme' AND action = 'refresh'"
+    eventually(lambda: api.fetch(noted)[-1:] == [("ada",)])
+
+
+def test_a_browser_session_that_a_provider_vouched_for_ends_the_same_day(api: Gateway) -> None:
+    async def opened(user_id: str | None) -> float:
+        database = Database(api.settings.database)
+        await database.open()
+        try:
+            identities = Identities(database)
+            heard = announcements.Announcements(database)
+            secret = api.settings.auth.secret.get_secret_value()
+            opening = sessions.Sessions(secret, identities, LoginAttempts(database), heard)
+            session_id, _ = await opening.open_for_browser(Session("acme", user_id, "ada", ["owner"]))
+            session = await identities.session("acme", session_id)
+            assert session is not None
+            return session.expires - time.time()
+        finally:
+            await database.close()
+
+    assert asyncio.run(opened(None)) <= 12 * 3600
+    assert asyncio.run(opened(str(uuid4()))) > 6 * 24 * 3600
+
+
+def test_who_is_refused_is_told_where_it_is_written_who_issues_tokens(api: Gateway) -> None:
+    told = api.client.get(f"{ASSETS}/x").headers["www-authenticate"]
+    place = told.partition('resource_metadata="')[2].partition('"')[0]
+    assert api.client.get(place).json()["bearer_methods_supported"] == ["header"]
 
 
 def test_guessing_a_password_is_stopped_also_for_the_right_one(

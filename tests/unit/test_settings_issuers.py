@@ -55,6 +55,7 @@ def test_an_issuer_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch, tm
         {"tenant": "", "tenant_claim": "tenant"},
         {"tenant": "a/b"},
         {"audience": ""},
+        {"client_id": "lily"},
         {"name": "Key Cloak"},
         {"colour": "red"},
     ],

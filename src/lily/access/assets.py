@@ -95,6 +95,13 @@ class AssetGuard:
             ).allowed
         }
 
+    async def show(self, call: Call, asset_ids: Sequence[str], where: str) -> set[str]:
+        """Those the caller may read, which are then shown to them: the audit has those with tags."""
+        seen = await self.readable(call, asset_ids)
+        known = await self.assets.traits(call.tenant_id, sorted(seen)) if seen else {}
+        call.notebook.note_shown([each for each, asset in known.items() if asset.traits.tags], where)
+        return seen
+
     async def require_change(self, call: Call, asset: StoredAsset, fields: Fields) -> None:
         """Return when the caller may make this of an asset they may write."""
         refused = await self._refusals(call, [(fields, KnownAsset(True, asset.traits))])

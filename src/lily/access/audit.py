@@ -118,6 +118,20 @@ class AuditTrail:
             spool.position = end
 
 
+def record_at_once(url: str, key: str, folder: Path, entry: AuditEntry) -> None:
+    """Note an act of a process that ends with it; while PostgreSQL is away it waits for the next process."""
+    spool, line = Spool.create(folder), _line(entry)
+    spool.append(line)
+    chains = AuditChains(key)
+    try:
+        with psycopg.connect(url, **connection_arguments()) as connection:
+            chains.add(connection, [parse_line(line)], spool.name, len(line) + 1)
+            spool.remove()
+            chains.forget(connection, spool.name)
+    except (psycopg.Error, OSError):
+        spool.leave()
+
+
 def _line(entry: AuditEntry) -> bytes:
     try:
         line = entry_line(entry)

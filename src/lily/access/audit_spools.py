@@ -56,6 +56,10 @@ class Spool:
         piece = os.pread(self._descriptor, most, position)
         return piece[: piece.rfind(b"\n") + 1]
 
+    def leave(self) -> None:
+        """Let another process finish it."""
+        os.close(self._descriptor)
+
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
         os.close(self._descriptor)
@@ -66,7 +70,7 @@ def abandoned_spools(folder: Path) -> Iterator[Spool]:
     for path in sorted(folder.glob(f"*{_SUFFIX}")):
         try:
             descriptor = os.open(path, os.O_RDWR)
-        except FileNotFoundError:  # another process has just finished it
+        except (FileNotFoundError, PermissionError):  # just finished by another process, or of another user
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

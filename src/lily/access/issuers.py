@@ -56,7 +56,17 @@ class Issuer:
             raise Unauthenticated("the token has expired; ask for a new one") from None
         except (jwt.PyJWTError, ValueError, RecursionError) as error:
             raise Unauthenticated(f"the token is not valid: {error}") from None
+        self._check_party(claims, audience)
         return claims
+
+    def _check_party(self, claims: dict[str, Any], audience: str) -> None:
+        """An ID token (its audience is a client) is for the client that asked for it, and for no other."""
+        audiences = _texts(claims["aud"])
+        party = claims.get("azp")
+        if audience != self.settings.client_id:
+            return
+        if (len(audiences) > 1 and party is None) or (party is not None and party != audience):
+            raise Unauthenticated("the token is not valid: it was given to another client (azp)")
 
     async def provider(self) -> Provider:
         return await self._keys.provider()

@@ -37,7 +37,12 @@ async def answer_questions(
     await call.access.refresh(call.tenant_id)
     resources = [_resource(call.tenant_id, question, known) for question in asked]
     there = [(who, question.action, each) for question, each in zip(asked, resources, strict=True) if each]
-    decisions = iter(call.access.decide_batch(call.tenant_id, there, circumstances))
+    decided = call.access.decide_batch(call.tenant_id, there, circumstances)
+    for (_, action, resource), decision in zip(there, decided, strict=True):
+        if not decision.allowed:  # whoever asks acts on it
+            reason = f"asked for {who.subject}: {', '.join(decision.reasons)}"
+            call.notebook.write(action.value.lower(), (resource.kind, resource.id), False, reason)
+    decisions = iter(decided)
     return [next(decisions) if resource else NOTHING_THERE for resource in resources]
 
 

@@ -18,6 +18,8 @@ from lily.repositories.postgres.login_attempts import LoginAttempts
 
 TOKEN_SECONDS = 900
 SESSION_SECONDS = 7 * 24 * 3600
+#: Of a session whose roles and groups a provider vouched for: then it is asked again whether they still are.
+VOUCHED_SECONDS = 12 * 3600
 WINDOW_SECONDS = 300.0
 #: Failed attempts per window: for one user name, and from one address whatever the tenant.
 USER_LIMIT = 10
@@ -75,8 +77,9 @@ class Sessions:
 
     async def open_for_browser(self, session: Session) -> tuple[str, str]:
         """Open a session; its id and the value of its cookie."""
-        session_id = await self._identities.open_session(session, SESSION_SECONDS, None)
-        expires = time.time() + SESSION_SECONDS
+        seconds = SESSION_SECONDS if session.user_id else VOUCHED_SECONDS
+        session_id = await self._identities.open_session(session, seconds, None)
+        expires = time.time() + seconds
         token = OwnToken(session.tenant_id, session.subject, "", expires, session_id=session_id)
         return session_id, mint_session_token(self._secret, token, COOKIE_AUDIENCE)
 

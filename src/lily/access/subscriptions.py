@@ -21,6 +21,8 @@ async def find_subscription(
         return found
     if found is not None and (await call.decide(Action.ADMINISTER, Resource(call.tenant_id, KIND))).allowed:
         return found
+    if found is not None:
+        call.notebook.write("read", (KIND, str(subscription_id)), False, "it is somebody else's")
     raise NotFound(f"you have no subscription {subscription_id}; GET /lily/v1/subscriptions lists yours")
 
 

@@ -35,6 +35,7 @@ from lily.targets.egress import AllowList, Egress
 from lily.targets.frame import target_types
 from lily.targets.matching import Subscriptions
 from lily.targets.opened import OpenTargets
+from lily.targets.outgoing import Outgoing
 from lily.targets.subscribers import LiveSubscribers
 from lily.targets.switching import SwitchOff
 from lily.targets.telling import Telling
@@ -60,19 +61,21 @@ async def run(settings: Settings) -> None:
         Access(LiveBooks(announcements, PostgresPolicies(database))),
         settings.auth.public_url.rstrip("/"),
     )
-    queues = DeliveryQueues(settings.database.url.get_secret_value())
+    url, key = settings.database.url.get_secret_value(), settings.audit.key.get_secret_value()
+    queues = DeliveryQueues(url)
     targets = OpenTargets(connectors, target_types(), Egress(AllowList(settings.targets.allow)))
-    trail = AuditTrail(database.url, settings.audit.key.get_secret_value(), settings.data_dir / "audit")
+    trail = AuditTrail(url, key, settings.data_dir / "audit")
 
     async with AsyncExitStack() as stack:
         await database.open()
         stack.push_async_callback(database.close)
         stack.push_async_callback(targets.close)
+        stack.enter_context(trail.running())
         for part in (homes, announcements, queues):
             await stack.enter_async_context(part.running())
         feed = stack.enter_context(closing(ChangeFeed(settings.kafka, DISPATCHERS, _TOPICS)))
-        stack.enter_context(trail.running())
-        deliverer = Deliverer(queues, targets, SwitchOff(connectors, queues, trail.record))
+        switch_off = SwitchOff(connectors, queues, trail.record)
+        deliverer = Deliverer(queues, targets, switch_off, Outgoing(PostgresAssets(home), trail))
         telling = Telling(feed, subscriptions, queues, targets)
         enforcer = EnforcementParts(settings, database, home).enforcer(announcements)
         await _work(settings, deliverer.run(), telling.run(), enforcer.run())

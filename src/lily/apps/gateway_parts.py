@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from fastapi import APIRouter, FastAPI
 
 from lily.access.audit import AuditTrail
+from lily.access.origins import read_networks
 from lily.apps.access import AccessParts
 from lily.apps.connectors import connector_routers, open_connectors
 from lily.apps.deliveries import delivery_routers
@@ -95,7 +96,8 @@ class GatewayParts:
         )
         self.incidents = open_incidents(self.homes, self.guard, settings.gateway.lineage_nodes)
         self.receivers = Receivers(self.connectors, self.announcements)
-        calls = Calls(self.identity.authenticator, self.access.point, self.trail, self.routes)
+        proxies = read_networks(settings.audit.proxies, "LILY_AUDIT_PROXIES")
+        calls = Calls(self.identity.authenticator, self.access.point, self.trail, self.routes, proxies)
         self.grpc = GrpcServer(settings.gateway, self.access.services(calls) | self.lineage.services(calls))
 
     def routers(self) -> list[APIRouter]:

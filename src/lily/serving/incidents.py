@@ -47,7 +47,10 @@ class Incidents:
     async def find(self, call: Call, incident_id: str) -> StoredIncident:
         """The incident, if there is one the caller may see."""
         incident = await self.stored.find(call.tenant_id, incident_id)
-        if incident is None or not await self._visible(call, [incident]):
+        if incident is not None and not await self._visible(call, [incident]):
+            call.notebook.write("read", (KIND, incident_id), False, "it is shown to whom its asset is shown")
+            incident = None
+        if incident is None:
             raise NotFound(f"there is no incident {incident_id!r}; GET /lily/v1/incidents lists them")
         return incident
 
@@ -106,7 +109,7 @@ class Incidents:
 
     async def _visible(self, call: Call, incidents: Sequence[StoredIncident]) -> list[StoredIncident]:
         attached = list({incident.asset_id for incident in incidents if incident.asset_id is not None})
-        readable = await self._guard.readable(call, attached) if attached else set()
+        readable = await self._guard.show(call, attached, "incidents") if attached else set()
         sees_others = (await call.decide(Action.READ, Resource(call.tenant_id, KIND))).allowed
         return [
             incident

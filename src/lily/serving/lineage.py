@@ -10,6 +10,7 @@ from itertools import islice
 
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call
+from lily.access.decisions import ASSET
 from lily.domain.lineage import Direction
 from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLineage, StoredEdge
 
@@ -74,6 +75,12 @@ class Lineage:
         walked.nodes |= await self.edges.nodes(call.tenant_id, unseen)
         return [walked.nodes[asset_id] for asset_id in ids]
 
+    async def note_edges(self, call: Call, edges: Iterable[StoredEdge]) -> None:
+        """Have the audit know that the tagged assets at the ends of these were shown."""
+        ends = list(dict.fromkeys(end for edge in edges for end in (edge.from_id, edge.to_id)))
+        nodes = (await self.edges.nodes(call.tenant_id, ends)).values() if ends else ()
+        call.notebook.note_shown([node.asset_id for node in nodes if node.tags], "lineage")
+
     async def _found(self, call: Call, walk: Walk) -> Walked:
         found = Walked()
         async for _ in self._hops(call, walk, found):
@@ -83,6 +90,7 @@ class Lineage:
     async def _hops(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[None]:
         await self._admit(call, walk, [walk.start], 0, found)
         if walk.start not in found.depths:
+            call.notebook.write("read", (ASSET, walk.start), False, "lineage")
             return
         ways = {
             Direction.UPSTREAM: (True,),

@@ -51,7 +51,11 @@ class Notifications:
 
     async def find(self, call: Call, notification_id: str) -> Notification:
         found = await self.stored.find(call.tenant_id, call.principal.person, notification_id)
-        if found is None or not await self._visible(call, [found]):
+        if found is not None and not await self._visible(call, [found]):
+            what = ("notification", notification_id)
+            call.notebook.write("read", what, False, "it is shown to whom its asset is shown")
+            found = None
+        if found is None:
             raise NotFound(
                 f"you have no notification {notification_id}; GET /lily/v1/notifications lists yours"
             )
@@ -74,7 +78,7 @@ class Notifications:
         await self.find(call, notification_id)
         causes = await self.stored.causes(call.tenant_id, notification_id, _MOST_CAUSES)
         named = {asset_id for cause in causes for asset_id in (cause.asset_id, *cause.path) if asset_id}
-        readable = await self.guard.readable(call, sorted(named)) if named else set()
+        readable = await self.guard.show(call, sorted(named), "notifications") if named else set()
         return [
             replace(cause, path=cause.path if readable.issuperset(cause.path) else [])
             for cause in causes
@@ -83,7 +87,7 @@ class Notifications:
 
     async def _visible(self, call: Call, found: Sequence[Notification]) -> list[Notification]:
         about = sorted({each.asset_id for each in found if each.asset_id is not None})
-        readable = await self.guard.readable(call, about) if about else set()
+        readable = await self.guard.show(call, about, "notifications") if about else set()
         incidents = (await call.decide(Action.READ, Resource(call.tenant_id, "incident"))).allowed
         return [
             each

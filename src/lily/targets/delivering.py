@@ -11,6 +11,7 @@ import json
 import random
 import time
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,7 +70,14 @@ class _Attempt:
 class Deliverer:
     """Runs until it is cancelled; what was on its way then is sent again by somebody, under the same id."""
 
-    def __init__(self, queues: DeliveryQueues, targets: OpenTargets, switch_off: Switch) -> None:
+    def __init__(
+        self,
+        queues: DeliveryQueues,
+        targets: OpenTargets,
+        switch_off: Switch,
+        note: Callable[[Shipment], Awaitable[None]],
+    ) -> None:
+        self._note = note
         self._queues = queues
         self._targets = targets
         self._switch_off = switch_off
@@ -180,6 +188,7 @@ class Deliverer:
             if must_wait:
                 await self._queues.step_back(shipment, _GROUP_PAUSE)
                 return
+            await self._note(shipment)
             if not await self._conclude(await _attempt(target, shipment)):
                 return
             if await self._queues.leave(name):

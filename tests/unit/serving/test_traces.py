@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lily.serving.rest.traces import continue_trace
+from lily.serving.traces import continue_trace
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 

@@ -24,7 +24,7 @@ class Idle:
 def test_a_dispatcher_that_is_stopped_while_it_is_woken_stops(hops: int) -> None:
     async def run() -> bool:
         idle = cast("Any", Idle())
-        loop = Deliverer(idle, idle, idle)
+        loop = Deliverer(idle, idle, idle, idle)
         loop._is_somebody = True
         claiming = asyncio.create_task(loop._claim_forever())
         await asyncio.sleep(0.01)

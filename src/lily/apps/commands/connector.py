@@ -13,7 +13,8 @@ from uuid import UUID
 
 import typer
 
-from lily.apps.commands.options import DataDir, checked_tenant, say
+from lily.apps.commands.acts import note
+from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant, say
 from lily.domain.errors import InvalidInput, NotFound
 from lily.standalone.installations import Installation
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from lily.repositories.postgres.connectors import PostgresConnectors
 
 T = TypeVar("T")
-OPERATOR = "local-operator"
 connector = typer.Typer(help="Connectors: the systems Lily hears from and tells.", no_args_is_help=True)
 
 Tenant = Annotated[str, typer.Option(help="The tenant whose connectors these are.")]
@@ -57,6 +57,7 @@ def add(
         return made
 
     made = _run(data_dir, act)
+    note(data_dir, tenant, "create", ("connector", made.connector_id), f"{type_} {name}")
     say(f"Added {type_} {name!r}; `lily connector remove` with this id and the tenant removes it.")
     print(made.connector_id)
 
@@ -89,6 +90,7 @@ def remove(
         await announcements.wait_until_heard()
 
     _run(data_dir, act)
+    note(data_dir, tenant, "delete", ("connector", str(connector_id)))
     say(f"Removed {connector_id}.")
 
 

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import typer
 
+from lily.apps.commands.acts import note
 from lily.apps.commands.options import DataDir, checked_tenant, say
 from lily.standalone.installations import Installation
 
@@ -63,6 +64,8 @@ def replay(
         return sent
 
     sent = _run(data_dir, act)
+    about = str(delivery[0]) if delivery and len(delivery) == 1 else ""
+    note(data_dir, tenant, "replay", ("delivery", about), f"{sent} sent again")
     say(f"Sent {sent} deliver{'y' if sent == 1 else 'ies'} again.")
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from lily.apps.commands.options import DataDir, checked_tenant
+from lily.apps.commands.acts import note
+from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant
 from lily.domain.errors import NotFound, Unavailable
 from lily.standalone.installations import Installation
 
@@ -54,7 +55,7 @@ def apply(data_dir: DataDir, tenant: Tenant, connector: Connector = "") -> None:
 
     async def act(parts: EnforcementParts) -> dict[str, Any]:
         found = await _find(parts, checked_tenant(tenant), connector)
-        asked = await parts.ledger.ask(tenant, found, "operator")
+        asked = await parts.ledger.ask(tenant, found, OPERATOR)
         deadline = time.monotonic() + _WAIT_SECONDS
         while time.monotonic() < deadline:
             outcome = await parts.ledger.answered(tenant, asked)
@@ -63,6 +64,7 @@ def apply(data_dir: DataDir, tenant: Tenant, connector: Connector = "") -> None:
             await asyncio.sleep(0.1)
         raise Unavailable("the enforcer has not answered; `lily status` tells whether the dispatcher runs")
 
+    note(data_dir, checked_tenant(tenant), "apply", ("enforcement", connector))
     print(json.dumps(_run(data_dir, act), indent=2))
 
 

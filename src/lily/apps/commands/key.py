@@ -11,7 +11,8 @@ from uuid import UUID
 
 import typer
 
-from lily.apps.commands.options import DataDir, checked_role, checked_tenant, say
+from lily.apps.commands.acts import note
+from lily.apps.commands.options import OPERATOR, DataDir, checked_role, checked_tenant, say
 from lily.domain.errors import AlreadyExists
 from lily.standalone.installations import Installation
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DAY = 24 * 3600
-OWNER = "local-operator"
 key = typer.Typer(help="API keys for machines.", no_args_is_help=True)
 
 Tenant = Annotated[str, typer.Option(help="The tenant the key acts for.")]
@@ -44,7 +44,7 @@ def create(
     from lily.repositories.postgres.api_keys import NewKey
 
     value, scopes = new_value(), check_scopes(scope) if scope else None
-    new = NewKey(name, OWNER, [checked_role(each) for each in role], scopes, days * DAY)
+    new = NewKey(name, OPERATOR, [checked_role(each) for each in role], scopes, days * DAY)
 
     async def act(keys: ApiKeys, _announcements: Announcements) -> ApiKey | None:
         return await keys.create(checked_tenant(tenant), new, Secret(API_KEY, "", "", value).hash)
@@ -52,6 +52,7 @@ def create(
     made = _run(data_dir, act)
     if made is None:
         raise AlreadyExists(f"there is a key {name!r} already; revoke it or take another name")
+    note(data_dir, tenant, "create", ("api_key", made.key_id), f"{name}: {', '.join(made.roles)}")
     say(f"Made the key {made.key_id}; revoke it with `lily key revoke {made.key_id} --tenant {tenant}`.")
     print(Secret(API_KEY, tenant, made.key_id, value).text)
 
@@ -75,6 +76,7 @@ def revoke(data_dir: DataDir, key_id: Annotated[UUID, typer.Argument()], tenant:
         await keys.revoke(checked_tenant(tenant), str(key_id))
         await announcements.wait_until_heard()
 
+    note(data_dir, checked_tenant(tenant), "revoke", ("api_key", str(key_id)))
     _run(data_dir, act)
     say(f"Revoked {key_id}.")
 

@@ -13,6 +13,8 @@ import typer
 from lily.access.roles import DEFAULT_ROLES
 from lily.domain.errors import InvalidInput
 
+#: Who does what commands do, in the audit and wherever else somebody is named.
+OPERATOR = "local-operator"
 TENANT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 
 DataDir = Annotated[

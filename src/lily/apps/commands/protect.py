@@ -12,7 +12,8 @@ from uuid import UUID
 
 import typer
 
-from lily.apps.commands.options import DataDir, checked_tenant, say
+from lily.apps.commands.acts import note
+from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant, say
 from lily.domain.errors import NotFound
 from lily.standalone.installations import Installation
 
@@ -51,10 +52,11 @@ def add(
     rule = body.rule()
 
     async def act(rules: PostgresProtectionRules, announcements: Announcements) -> None:
-        await rules.add(checked_tenant(tenant), rule, body.description, "operator")
+        await rules.add(checked_tenant(tenant), rule, body.description, OPERATOR)
         await announcements.wait_until_heard()
 
     _run(data_dir, act)
+    note(data_dir, tenant, "create", ("protection_rule", rule.rule_id), f"tag {rule.tag}")
     print(rule.rule_id)
 
 
@@ -72,6 +74,7 @@ def remove(
         await announcements.wait_until_heard()
 
     _run(data_dir, act)
+    note(data_dir, tenant, "delete", ("protection_rule", str(rule_id)))
     say(f"Removed {rule_id}.")
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lily.apps.commands.options import DataDir, checked_tenant, say
+from lily.apps.commands.acts import note
+from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant, say
 from lily.domain.errors import LilyError, NotFound, Unavailable
 from lily.domain.scraping import JobState, Mode
 from lily.standalone.installations import Installation
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lily.repositories.postgres.scraping import ScrapingJobs, StoredJob
 
 _LOOK_SECONDS = 0.2
-_OPERATOR = "local-operator"
 
 
 class ScrapeFailed(LilyError):
@@ -42,6 +42,7 @@ def scrape(
     """Order a job that reads the source; print the job as JSON, alone on the last line."""
     mode = Mode.FULL if full else Mode.INCREMENTAL
     job = asyncio.run(_order(data_dir, (checked_tenant(tenant), name), mode, wait=wait))
+    note(data_dir, tenant, "scrape", ("connector", job.connector_id), mode.value)
     print(json.dumps(asdict(job), default=str))
     if wait and job.state != JobState.SUCCEEDED:
         raise ScrapeFailed(f"the job is {job.state}: {job.error}")
@@ -65,7 +66,7 @@ async def _order(data_dir: Path, which: tuple[str, str], mode: Mode, *, wait: bo
         connector = await _find(open_connectors(settings.secrets, database), *which)
         check_scrapable(connector)
         orders = Orders(log, jobs)
-        job_id = await orders.order(connector.tenant_id, connector.connector_id, mode, _OPERATOR)
+        job_id = await orders.order(connector.tenant_id, connector.connector_id, mode, OPERATOR)
         return await _followed(jobs, connector, job_id, wait=wait)
     finally:
         log.close()

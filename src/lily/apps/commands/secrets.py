@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from lily.apps.commands.acts import note
 from lily.apps.commands.options import DataDir, say
+from lily.domain.audit import INSTALLATION
 from lily.standalone.installations import Installation
 
 secrets = typer.Typer(help="The keys that encrypt secrets at rest.", no_args_is_help=True)
@@ -33,6 +35,7 @@ def rotate(data_dir: DataDir) -> None:
     settings = load_settings(Installation.at(data_dir).data_dir)
     keyring = open_keyring(settings.secrets)
     rotated = rotate_keys(settings.database.url.get_secret_value(), keyring)
+    note(data_dir, INSTALLATION, "rotate", ("secret", keyring.current), f"{rotated} wrapped anew")
     say(
         f"{rotated} secret{'' if rotated == 1 else 's'} wrapped anew; all are wrapped by {keyring.current!r}."
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lily.apps.commands.acts import note
 from lily.apps.commands.options import DataDir, checked_tenant, say
 from lily.domain.errors import InvalidInput, NotFound
 from lily.domain.tenants import SHARED
@@ -30,7 +31,9 @@ def create(
     cell: Annotated[str, typer.Option(help="The dedicated cell; named like the tenant by default.")] = "",
 ) -> None:
     """Make a tenant. One that is not made comes into being in the shared cell when it is first heard of."""
-    _tenancy(data_dir).create(checked_tenant(name), _cell(name, isolation, cell))
+    where = _cell(name, isolation, cell)
+    _tenancy(data_dir).create(checked_tenant(name), where)
+    note(data_dir, name, "create", ("tenant", name), f"in the cell {where}")
     say(f"{name} is there; `lily token --tenant {name} --role owner` prints a token.")
 
 
@@ -62,7 +65,10 @@ def config(
         "max_bytes": max_bytes,
     }
     tenancy = _tenancy(data_dir)
-    tenancy.limit(checked_tenant(name), {limit: value for limit, value in given.items() if value is not None})
+    limits = {limit: value for limit, value in given.items() if value is not None}
+    tenancy.limit(checked_tenant(name), limits)
+    if limits:
+        note(data_dir, name, "update", ("tenant", name), json.dumps(limits))
     print(json.dumps(tenancy.describe(name), default=str))
 
 
@@ -79,6 +85,7 @@ def move(
     """
     cell = _cell(name, to if to in ("shared", "dedicated") else "dedicated", "" if to == "dedicated" else to)
     seconds = _tenancy(data_dir).move(checked_tenant(name), cell, say)
+    note(data_dir, name, "move", ("tenant", name), f"to the cell {cell}")
     say(f"Writes were asked to come back for {seconds:.1f} s.")
 
 
@@ -106,6 +113,7 @@ def delete(
         raise InvalidInput("nothing was removed")
     if not _tenancy(data_dir).delete(checked_tenant(name)):
         raise NotFound(f"there is no tenant {name!r}; `lily tenant list` shows those there are")
+    note(data_dir, name, "delete", ("tenant", name))
     say(f"{name} is removed.")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from lily.apps.commands.acts import note
 from lily.apps.commands.options import DataDir, checked_tenant, say
 from lily.domain.errors import NotFound
 from lily.standalone.installations import Installation
@@ -41,6 +42,7 @@ def add(data_dir: DataDir, name: Name, tenant: Tenant, role: Roles = None) -> No
         await announcements.wait_until_heard()
 
     _run(data_dir, act)
+    note(data_dir, tenant, "create", ("user", name), f"roles: {', '.join(role or []) or 'none'}")
     say(f"Added {name} to {tenant}.")
 
 
@@ -60,6 +62,7 @@ def list_users(data_dir: DataDir, tenant: Tenant) -> None:
 def disable(data_dir: DataDir, name: Name, tenant: Tenant) -> None:
     """End somebody's sessions and keys at once and let them log in no more."""
     _change(data_dir, tenant, name, active=False)
+    note(data_dir, tenant, "disable", ("user", name))
     say(f"{name} may no longer log in.")
 
 
@@ -67,6 +70,7 @@ def disable(data_dir: DataDir, name: Name, tenant: Tenant) -> None:
 def enable(data_dir: DataDir, name: Name, tenant: Tenant) -> None:
     """Let somebody log in again."""
     _change(data_dir, tenant, name, active=True)
+    note(data_dir, tenant, "enable", ("user", name))
     say(f"{name} may log in.")
 
 
@@ -76,6 +80,7 @@ def password(data_dir: DataDir, name: Name, tenant: Tenant) -> None:
     from lily.access.passwords import hash_password
 
     _change(data_dir, tenant, name, password_hash=hash_password(_read_password()))
+    note(data_dir, tenant, "update", ("user", name), "password")
     say(f"{name} has a new password.")
 
 
@@ -89,7 +94,9 @@ def roles(data_dir: DataDir, name: Name, tenant: Tenant, role: Roles = None) -> 
         await announcements.wait_until_heard()
 
     _run(data_dir, act)
-    say(f"{name} has the roles: {', '.join(role or []) or 'none'}.")
+    given = ", ".join(role or []) or "none"
+    note(data_dir, tenant, "update", ("user", name), f"roles: {given}")
+    say(f"{name} has the roles: {given}.")
 
 
 def _change(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from uuid import UUID
 
 import structlog
 
@@ -80,7 +82,7 @@ class JobRunner:
         jobs, outbox = self._registry.jobs, None
         try:
             connector = await self._connector(claim)
-            outbox = self._outbox(connector)
+            outbox = self._outbox(connector, claim.job.job_id)
             async with _renewed(jobs, claim, outbox):
                 await self._read(claim, connector, outbox)
             ending = Ending(JobState.SUCCEEDED, +outbox.counts, outbox.notes)
@@ -104,11 +106,11 @@ class JobRunner:
             raise MisconfiguredError(f'{found.name} is switched off; PATCH it with {{"is_disabled": false}}')
         return found
 
-    def _outbox(self, connector: Connector) -> Outbox:
+    def _outbox(self, connector: Connector, job_id: str) -> Outbox:
         items = ScrapedItems(self._registry.database, connector.tenant_id, connector.connector_id)
-        return Outbox(self._ways_in.recorder, self._ways_in.guard, items, self._call(connector))
+        return Outbox(self._ways_in.recorder, self._ways_in.guard, items, self._call(connector, job_id))
 
-    def _call(self, connector: Connector) -> Call:
+    def _call(self, connector: Connector, job_id: str) -> Call:
         """The scraper as the decision point sees it: a member of its group, with the role scraper."""
         principal = Principal(
             connector.tenant_id,
@@ -117,24 +119,35 @@ class JobRunner:
             frozenset({_group(connector)}),
             connector_id=connector.connector_id,
         )
-        notebook = Notebook(self._ways_in.trail, principal, Origin("", ""))
+        notebook = Notebook(self._ways_in.trail, principal, Origin("", _trace_id(job_id)))
         preference = Preference(respond_async=False, wait_seconds=None)
         circumstances = Circumstances(datetime.now(UTC))
-        return Call(principal, preference, "", self._ways_in.access, circumstances, notebook)
+        return Call(
+            principal, preference, _traceparent(job_id), self._ways_in.access, circumstances, notebook
+        )
 
     async def _read(self, claim: Claim, connector: Connector, outbox: Outbox) -> None:
-        secrets = await self._registry.connectors.secrets_of(connector)
-        target = Target(connector.connector_id, connector.config, secrets, self._reach)
+        known = await self._registry.connectors.secrets_of(connector)
+        target = Target(connector.connector_id, connector.config, known, self._reach)
         place = Place(connector.name, f"connector/{connector.connector_id}", _group(connector))
         arrival = Arrival(
             connector.tenant_id,
             outbox.call.principal.subject,
             f"/lily/v1/connectors/{connector.tenant_id}/{connector.connector_id}",
-            "",
+            outbox.call.traceparent,
             datetime.now(UTC),
         )
         scrape = open_source(connector.type)
         await Run(outbox, place, arrival, claim.job.mode).send(scrape(target))
+
+
+def _trace_id(job_id: str) -> str:
+    """A job is one trace: its id leads from the audit and from any event to the job."""
+    return UUID(job_id).hex
+
+
+def _traceparent(job_id: str) -> str:
+    return f"00-{_trace_id(job_id)}-{secrets.token_hex(8)}-00"
 
 
 def _group(connector: Connector) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from lily.access.assets import AssetGuard
@@ -45,7 +46,8 @@ class Outbox:
         self, writes: Sequence[tuple[str, Fields]], inside: Mapping[str, frozenset[str]]
     ) -> set[int]:
         """The positions of the writes that the decision point does not allow."""
-        return set(await self.guard.refusals(self.call, writes, inside)) if writes else set()
+        batch = replace(self.call, notebook=self.call.notebook.fresh())
+        return set(await self.guard.refusals(batch, writes, inside)) if writes else set()
 
     async def send(self, arrival: Arrival, drafts: Sequence[Draft], sent: Sequence[ScrapedItem]) -> None:
         """Append events; `sent` is what is remembered once they are safe, one item for each of the first."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,18 +11,20 @@ from urllib.parse import unquote
 
 import grpc
 import structlog
+from opentelemetry.trace import use_span
 
 from lily.access.audit import AuditTrail
 from lily.access.calls import Call
 from lily.access.credentials import Authenticator
 from lily.access.decision_points import Access
 from lily.access.notebooks import Notebook
-from lily.access.origins import Origin
+from lily.access.origins import Network, Origin, client_address
 from lily.access.requests import Preference
 from lily.access.strangers import Attempt, Strangers
 from lily.domain.conditions import MAX_PURPOSE, Circumstances
 from lily.domain.errors import LilyError, Unauthenticated
 from lily.serving.grpc.errors import status_of
+from lily.serving.traces import Trace, continue_trace
 from lily.tenancy.routes import TenantRoutes
 
 _NO_PREFERENCE = Preference(respond_async=False, wait_seconds=None)
@@ -39,6 +40,8 @@ class Calls:
     access: Access
     trail: AuditTrail
     tenants: TenantRoutes
+    #: Whose `x-forwarded-for` is believed.
+    proxies: Sequence[Network] = ()
     _strangers: Strangers = field(default_factory=Strangers)
 
     def method(
@@ -57,9 +60,23 @@ class Calls:
         self, answer: Callable[[Call, Message], Awaitable[Message]], request: Message, context: Any
     ) -> Message:
         """Answer, or end the call with the status of what went wrong."""
-        origin = Origin(_address(context.peer()), secrets.token_hex(16))
+        metadata = _texts(context)
+        trace = continue_trace(metadata.get("traceparent", ""))
+        forwarded = metadata.get("x-forwarded-for", "")
+        origin = Origin(client_address(_address(context.peer()), forwarded, self.proxies), trace.trace_id)
+        with use_span(trace.span, end_on_exit=True):
+            return await self._answered(answer, request, context, (metadata, trace, origin))
+
+    async def _answered(
+        self,
+        answer: Callable[[Call, Message], Awaitable[Message]],
+        request: Message,
+        context: Any,
+        known: tuple[dict[str, str], Trace, Origin],
+    ) -> Message:
+        metadata, trace, origin = known
         try:
-            return await answer(await self._call(context, origin), request)
+            return await answer(await self._call(metadata, trace, origin), request)
         except Unauthenticated as error:
             attempt = Attempt(origin, "grpc", type(request).DESCRIPTOR.full_name, error.message)
             self._strangers.note(self.trail, attempt)
@@ -72,8 +89,7 @@ class Calls:
             _log.exception("grpc_failed")
             return await context.abort(grpc.StatusCode.INTERNAL, "something went wrong on our side")
 
-    async def _call(self, context: Any, origin: Origin) -> Call:
-        metadata = {key: str(value) for key, value in context.invocation_metadata() or ()}
+    async def _call(self, metadata: dict[str, str], trace: Trace, origin: Origin) -> Call:
         scheme, _, text = metadata.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not text:
             raise Unauthenticated("send the metadata authorization: Bearer <token>; `lily token` prints one")
@@ -82,7 +98,15 @@ class Calls:
         purpose = metadata.get("lily-purpose", "")[:MAX_PURPOSE]
         circumstances = Circumstances(datetime.now(UTC), origin.address, purpose)
         notebook = Notebook(self.trail, principal, origin)
-        return Call(principal, _NO_PREFERENCE, "", self.access, circumstances, notebook)
+        return Call(principal, _NO_PREFERENCE, trace.header, self.access, circumstances, notebook)
+
+
+def _texts(context: Any) -> dict[str, str]:
+    """The metadata of a call; what is said several times is one list, as proxies write it."""
+    texts: dict[str, str] = {}
+    for key, value in context.invocation_metadata() or ():
+        texts[key] = f"{texts[key]},{value}" if key in texts else str(value)
+    return texts
 
 
 def _address(peer: str) -> str:

@@ -81,6 +81,7 @@ class LineageService:
             remove_deleted=request.remove_deleted,
         )
         walked = await self.lineage.walk(call, walk)
+        await self.lineage.note_edges(call, walked.edges.values())
         edges = [
             _messages.Relationship(
                 from_asset_id=edge.from_id, to_asset_id=edge.to_id, relationship_type=edge.relationship_type

@@ -14,10 +14,12 @@ from fastapi import WebSocket, WebSocketDisconnect
 
 from lily.access.calls import forbidden
 from lily.access.decision_points import Access
-from lily.access.decisions import Action
+from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
+from lily.domain.changes import ChangeKind
 from lily.domain.errors import LilyError
 from lily.log.topics import Topic
+from lily.serving.incidents import KIND
 from lily.serving.live.catching_up import CatchingUp
 from lily.serving.live.closings import Closing, Code, closing_of, expired, too_late, too_slow
 from lily.serving.live.cursors import Cursors, Place
@@ -153,12 +155,16 @@ class Connection:
     async def _may_see(self, principal: Principal, offered: Offered) -> bool:
         await self._access.refresh(principal.tenant_id)
         known, resource = self._listener.circumstances(), offered.resource
+        change = offered.told.change
+        if change.kind is ChangeKind.INCIDENT and change.subject is None:  # what it names nobody can judge
+            incident = Resource(principal.tenant_id, KIND, change.incident_id)
+            return self._access.decide(principal, Action.READ, incident, known).allowed
         if resource is None:  # nothing is known of it: only for who may read everything
             same = self._access.decide_for_all(principal, Action.READ, known)
             return same is not None and same.allowed
         decision = self._access.decide(principal, Action.READ, resource, known)
         if decision.allowed:
-            self._listener.notebook.note(Action.READ, resource, decision)
+            self._listener.notebook.fresh().note(Action.READ, resource, decision)
         return decision.allowed
 
     async def _verified(self) -> Principal:

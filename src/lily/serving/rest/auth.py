@@ -90,7 +90,11 @@ class AuthRoutes:
     async def refresh(self, request: Request) -> Response:
         """New tokens for a refresh token, which may be used once; a second use ends the session."""
         body = await read_model(request, RefreshBody)
-        return _granted(await self.sessions.refresh(body.refresh_token))
+        grant = await self.sessions.refresh(body.refresh_token)
+        known = Principal(grant.session.tenant_id, grant.session.subject, frozenset())
+        what = ("session", grant.session.session_id)
+        _notebook(request, known).write("refresh", what, True, "refresh token")
+        return _granted(grant)
 
     async def logout(self, request: Request, principal: Authenticated) -> Response:
         """End the session or token this is called with; once answered, it is refused everywhere."""

@@ -143,6 +143,8 @@ class DeliveryRoutes:
     async def _find(self, call: Call, delivery_id: UUID) -> dict[str, Any]:
         found = await self._log.find(call.tenant_id, str(delivery_id))
         shown = await self._shown(call, [found] if found else [])
+        if found and not shown:
+            call.notebook.write("read", ("delivery", str(delivery_id)), False, "its asset may not be read")
         if not shown:
             raise NotFound(f"there is no delivery {delivery_id}; GET {DELIVERIES} lists them")
         return shown[0]
@@ -150,7 +152,7 @@ class DeliveryRoutes:
     async def _shown(self, call: Call, found: Sequence[LoggedDelivery]) -> Documents:
         """Those about what the caller may read, with their words if the caller may read everything."""
         named = sorted({each.asset_id for each in found if each.asset_id is not None})
-        readable = await self._guard.readable(call, named) if named else set()
+        readable = await self._guard.show(call, named, "deliveries") if named else set()
         same = call.access.decide_for_all(call.principal, Action.READ, call.circumstances)
         sees_all = same is not None and same.allowed
         shown = []

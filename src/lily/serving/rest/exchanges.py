@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lily.serving.metrics import REQUESTS, SECONDS
 from lily.serving.rest.acts import Acts
 from lily.serving.rest.problems import InternalError, answer
-from lily.serving.rest.traces import Trace, continue_trace
+from lily.serving.traces import Trace, continue_trace
 
 _SAFE_HEADERS = {
     "x-content-type-options": "nosniff",

@@ -138,7 +138,7 @@ class LineageReads:
     ) -> Response:
         """A shortest way by which one asset leads to another; no edges when there is none."""
         path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
-        call.notebook.note_shown([end for edge in path for end in (edge.from_id, edge.to_id)], "lineage")
+        await self._lineage.note_edges(call, path)
         content = {"from": from_, "to": to, "truncated": truncated and not path}
         return _answer(content, paths=[f"[{','.join(edge.shown for edge in path)}]"] if path else [])
 
@@ -159,9 +159,11 @@ class LineageReads:
         )
         after = await self._lineage.walk(call, Walk(asset_id, direction, depth, ALL_TYPES, after_at))
         content = {"asset_id": asset_id, "truncated": before.truncated or after.truncated}
-        added = [edge.shown for key, edge in after.edges.items() if key not in before.edges]
-        removed = [edge.shown for key, edge in before.edges.items() if key not in after.edges]
-        return _answer(content, added=added, removed=removed)
+        added = [edge for key, edge in after.edges.items() if key not in before.edges]
+        removed = [edge for key, edge in before.edges.items() if key not in after.edges]
+        await self._lineage.note_edges(call, [*added, *removed])
+        shown = {"added": [each.shown for each in added], "removed": [each.shown for each in removed]}
+        return _answer(content, **shown)
 
     async def _start(self, call: Call, asset_id: str, column: str | None) -> str:
         check_id(asset_id)

@@ -66,8 +66,15 @@ def answer(request: Request, error: LilyError) -> Response:
         headers["retry-after"] = str(error.values.get("retry_after", RETRY_AFTER_SECONDS))
     headers |= error.values.get("headers", {})
     if error.code == "unauthenticated":
-        headers["www-authenticate"] = 'Bearer realm="lily", error="invalid_token"'
+        headers["www-authenticate"] = _challenge(request)
     return Response(to_json(problem), problem["status"], headers, media_type=MEDIA_TYPE)
+
+
+def _challenge(request: Request) -> str:
+    """How to authenticate, and where it is written who issues tokens (RFC 9728)."""
+    here = getattr(request.app.state, "public_url", "") or str(request.base_url).replace('"', "")
+    metadata = f"{here.rstrip('/')}/.well-known/oauth-protected-resource"
+    return f'Bearer realm="lily", error="invalid_token", resource_metadata="{metadata}"'
 
 
 def install(app: FastAPI) -> None:

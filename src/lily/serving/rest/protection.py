@@ -76,6 +76,7 @@ class ProtectionRoutes:
         body = await read_model(request, RuleBody)
         rule = body.rule()
         stored = await self.rules.add(call.tenant_id, rule, body.description, call.principal.subject)
+        _note(call, "create", rule.rule_id, rule.tag)
         await self.announcements.wait_until_heard()
         return answer(rule_document(stored), 201, {"location": f"{RULES}/{rule.rule_id}"})
 
@@ -98,6 +99,7 @@ class ProtectionRoutes:
         )
         if stored is None:
             raise _unknown(rule_id)
+        _note(call, "update", rule_id, body.tag)
         await self.announcements.wait_until_heard()
         return answer(rule_document(stored))
 
@@ -105,6 +107,7 @@ class ProtectionRoutes:
         """The rule is gone, and with it what it did to columns."""
         if not await self.rules.remove(call.tenant_id, check_uuid(rule_id, "rule")):
             raise _unknown(rule_id)
+        _note(call, "delete", rule_id, "")
         await self.announcements.wait_until_heard()
         return Response(status_code=204)
 
@@ -117,10 +120,14 @@ class ProtectionRoutes:
         if await self.guard.find(call, check_id(asset_id)) is None:
             raise NotFound(f"there is no asset {asset_id!r}")
         columns = await self.columns.below(call.tenant_id, [asset_id])
-        seen = await self.guard.readable(call, [column.asset_id for column in columns])
+        seen = await self.guard.show(call, [column.asset_id for column in columns], "protection")
         found = judged(sorted(columns, key=lambda each: each.asset_id), await self.rules.load(call.tenant_id))
         shown = [column_document(*each) for each in found if each[1] and each[0].asset_id in seen]
         return answer({"asset_id": asset_id, "columns": shown})
+
+
+def _note(call: Call, action: str, rule_id: str, tag: str) -> None:
+    call.notebook.write(action, ("protection_rule", rule_id), True, f"tag {tag}" if tag else "")
 
 
 def _unknown(rule_id: str) -> NotFound:
