@@ -46,10 +46,10 @@ def steps(stage: Stage, pytest_arguments: list[str]) -> list[list[str]]:
     return [*_STATIC, *tests] if Stage.UNIT in chosen else tests
 
 
-#: Two processes, each with services of its own, which mostly wait; a platform wants the machine for itself.
+#: Some processes, each with services of its own, which mostly wait; a platform wants the machine for itself.
 _SIDE_BY_SIDE = {
     Stage.UNIT: ["-n", "2"],
-    Stage.INTEGRATION: ["-n", "2", "--dist", "loadfile"],
+    Stage.INTEGRATION: ["-n", "3", "--dist", "loadfile"],
     Stage.E2E: [],
 }
 
