@@ -102,6 +102,61 @@ def test_with_deny_unknown_what_is_scraped_stays_closed_until_somebody_classifie
         assert ana.execute("SELECT count(email) FROM public.orders").fetchone() == (2,)
 
 
+def test_a_table_made_with_a_name_that_is_to_be_protected_is_found_without_a_scrape(
+    running: Gateway, warehouse: Warehouse
+) -> None:
+    connector_id = register(running, warehouse)
+    place = warehouse.column("later", "email")
+    metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
+    about = {"data_source": warehouse.database, "metadata": metadata}
+    running.stored(asset_id=place, asset_name="email", asset_type="column", external_id=place, **about)
+    tag(running, place, "foreseen")
+    rule(running, tag="foreseen")
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        warehouse.run("SET ROLE {owner}; CREATE TABLE later AS SELECT 'secret' AS email")
+        warehouse.run("GRANT SELECT ON later TO {ana}; RESET ROLE")
+        ana = warehouse.connect("ana")
+        eventually(lambda: ana.execute("SELECT email FROM later").fetchall() == [(None,)], 10)
+
+
+def test_the_ledger_tells_what_was_carried_out_and_that_the_rest_waits(
+    running: Gateway, warehouse: Warehouse
+) -> None:
+    connector_id = register(running, warehouse)
+    name = warehouse.column("customers", "name")
+    metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
+    about = {"data_source": warehouse.database, "metadata": metadata}
+    running.stored(asset_id=name, asset_name="name", asset_type="column", external_id=name, **about)
+    tag(running, name, "first")
+    tag(running, warehouse.column("customers", "email"), "second")
+    rule(running, tag="first")
+    with enforcing(running.settings):
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        ana = warehouse.connect("ana")
+        query = "SELECT DISTINCT name FROM customers"
+        eventually(lambda: ana.execute(query).fetchall() == [(None,)], 20)
+        ana.autocommit = False
+        ana.execute(query)
+        rule(running, tag="second")
+        eventually(lambda: newest_plan(running, connector_id)["state"] == "waiting", 10)
+        waiting = newest_plan(running, connector_id)["statements"]
+        assert {each["is_said"] for each in waiting if each["is_meanwhile"]} == {True}
+        assert {each["is_said"] for each in waiting if not each["is_meanwhile"]} == {False}
+        ana.rollback()
+        eventually(lambda: newest_plan(running, connector_id)["state"] == "applied", 20)
+        applied = newest_plan(running, connector_id)["statements"]
+        whole = [each for each in applied if not each["is_meanwhile"]]
+        assert all(each["is_said"] != each["is_undo"] for each in whole)
+        assert any("CREATE OR REPLACE VIEW" in each["statement"] for each in whole if each["is_said"])
+
+
+def newest_plan(api: Gateway, connector_id: str) -> dict[str, Any]:
+    """The newest plan."""
+    plans: list[dict[str, Any]] = state(api, connector_id)["plans"]
+    return plans[0]
+
+
 def is_refused(session: Connection, query: LiteralString) -> bool:
     try:
         session.execute(query)

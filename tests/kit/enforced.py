@@ -101,6 +101,13 @@ class Warehouse:
         self._sessions.append(session)
         return session
 
+    def reopen(self) -> Connection:
+        """Lily's connection, anew."""
+        self.admin.close()
+        self.admin = set_up(psycopg.connect(self.url))
+        self._sessions.append(self.admin)
+        return self.admin
+
     def workshop(self, **options: Any) -> Workshop:
         """Lily at work in a prepared database."""
         chosen = Options(salt="salt", **options)
@@ -148,6 +155,13 @@ def masked(mask: Mask | None = None, *spared: str, rule: str = "rule") -> Protec
 
 def denied(*spared: str, rule: str = "rule") -> Protection:
     return Protection(rule, Effect.DENY, Mask(), except_groups=frozenset(spared))
+
+
+def mails(warehouse: Warehouse) -> dict[str, tuple[Protection, ...]]:
+    """Every `email` is masked."""
+    return {
+        warehouse.column(relation, "email"): (masked(),) for relation in ("customers", "orders", "buyers")
+    }
 
 
 def enforce(workshop: Workshop, protections: dict[str, tuple[Protection, ...]]) -> Outcome:

@@ -19,11 +19,12 @@ _QUERIES = load("enforcement.sql")
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A statement as it was, or would be, said."""
+    """A statement as it would be said; `is_meanwhile`: if somebody is in the way of the others."""
 
     relation: str
     statement: str
     is_undo: bool = False
+    is_meanwhile: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,23 @@ class Become:
     state: str
     columns: Mapping[str, Any]
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CameOf:
+    """What came of a plan: how relations have become, and of which ones the statements were carried out
+    (`done`), or those meanwhile (`denied`); what belongs to no relation has the name ""."""
+
+    become: Sequence[Become] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+    done: Sequence[str] = ()
+    denied: Sequence[str] = ()
+
+    @property
+    def state(self) -> str:
+        if self.failed:
+            return "failed"
+        return "waiting" if any(each.state == "waiting" for each in self.become) else "applied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +76,7 @@ class EnforcementLedger:
             "relations": [each.relation for each in spoken],
             "statements": [each.statement for each in spoken],
             "undoes": [each.is_undo for each in spoken],
+            "meanwhiles": [each.is_meanwhile for each in spoken],
         }
         async with self._database.transaction(tenant_id) as connection:
             about = {"connector_id": connector_id, "reason": reason}
@@ -65,25 +84,24 @@ class EnforcementLedger:
             await connection.execute(_QUERIES["insert_statements"], names | said)
         return plan_id
 
-    async def settle(
-        self, target: tuple[str, str], plan_id: str, failed: Mapping[str, str], become: Sequence[Become]
-    ) -> None:
-        """Remember what came of a plan, and how the relations it was about are now."""
+    async def settle(self, target: tuple[str, str], plan_id: str, came: CameOf) -> None:
+        """Remember what came of a plan, which of its statements were said, and how its relations are now."""
         tenant_id, connector_id = target
         names = {"tenant_id": tenant_id, "connector_id": connector_id}
-        protected = [each for each in become if each.columns]
+        protected = [each for each in came.become if each.columns]
         values = {
             "relations": [each.relation for each in protected],
             "states": [each.state for each in protected],
             "columns": [json.dumps(each.columns) for each in protected],
             "details": [each.detail for each in protected],
         }
-        done = {"state": "failed" if failed else "applied", "detail": json.dumps({"failed": dict(failed)})}
-        gone = {"relations": [each.relation for each in become if not each.columns]}
+        plan = {"tenant_id": tenant_id, "plan_id": plan_id}
+        settled = {"state": came.state, "detail": json.dumps({"failed": dict(came.failed)})}
+        said = {"done": list(came.done), "denied": list(came.denied)}
+        gone = {"relations": [each.relation for each in came.become if not each.columns]}
         async with self._database.transaction(tenant_id) as connection:
-            await connection.execute(
-                _QUERIES["settle_plan"], {"tenant_id": tenant_id, "plan_id": plan_id} | done
-            )
+            await connection.execute(_QUERIES["settle_plan"], plan | settled)
+            await connection.execute(_QUERIES["settle_statements"], plan | said)
             await connection.execute(_QUERIES["put_relations"], names | values)
             await connection.execute(_QUERIES["forget_relations"], names | gone)
 
@@ -118,8 +136,9 @@ class EnforcementLedger:
 
     async def statements(self, tenant_id: str, plan_id: str) -> list[dict[str, Any]]:
         values = {"tenant_id": tenant_id, "plan_id": plan_id}
+        names = ("relation", "statement", "is_undo", "is_meanwhile", "is_said")
         rows = await self._database.fetch(_QUERIES["list_statements"], values)
-        return [dict(zip(("relation", "statement", "is_undo"), row, strict=True)) for row in rows]
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
     async def ask(self, tenant_id: str, connector_id: str, actor: str) -> str:
         """Ask the enforcer to look at a database; returns the request's id."""

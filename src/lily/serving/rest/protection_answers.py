@@ -103,9 +103,13 @@ class EnforcedRelation(BaseModel):
 
 
 class SpokenStatement(BaseModel):
+    """`is_meanwhile`: denies what cannot be masked yet. `is_said`: carried out; null while nobody knows."""
+
     relation: str
     statement: str
     is_undo: bool
+    is_meanwhile: bool
+    is_said: bool | None
 
 
 class SettledPlan(BaseModel):

@@ -83,6 +83,8 @@ class Preparation:
         """
         with self._connection.transaction():
             leaving = self.leaving()
+            if leaving:
+                fetch(self._connection, _CONTROL["begin_work"])
             left = [each for statement in leaving[:-1] for each in self._attempt(statement, statement)]
             for statement in leaving[-1:]:
                 self._connection.execute(statement)
@@ -103,7 +105,6 @@ class Preparation:
         fetch(self._connection, _CONTROL["set_salt"], {"salt": self._options.salt})
         fetch(self._connection, _CONTROL["set_options"], {"deny_unknown": self._options.deny_unknown})
         problems = self._control.post_guard() + self._make_shadows() + self._set_paths()
-        fetch(self._connection, _CONTROL["forget_gone"])
         fetch(self._connection, _CONTROL["end_work"])
         return problems
 

@@ -12,11 +12,11 @@ from lily.domain.connectors import Connector
 from lily.domain.errors import InvalidInput, NotFound, Unavailable
 from lily.repositories.postgres.connectors import PostgresConnectors
 from lily.repositories.postgres.salts import ProtectionSalts
+from lily.targets.enforcement.accounts import shield_document
 from lily.targets.enforcement.planner import Work
 from lily.targets.enforcement.preparation import Preparation
 from lily.targets.enforcement.targets import TYPE, Access, Reaches, access_of, connect
 from lily.targets.enforcement.wanted import Wanted, Wishes
-from lily.targets.enforcement.workers import shield_document
 from lily.targets.enforcement.workshop import Workshop
 
 

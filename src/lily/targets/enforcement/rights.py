@@ -177,7 +177,12 @@ def read_items(document: Iterable[Any] | None) -> Items | None:
 
 
 def _items(document: Iterable[Any]) -> Items:
-    return tuple(Item(grantor, grantee, tuple(held)) for grantor, grantee, held in document)
+    """What one gave the other is one item, even if it was found bit by bit."""
+    by_pair: dict[tuple[int, int], list[str]] = {}
+    for grantor, grantee, held in document:
+        known = by_pair.setdefault((grantor, grantee), [])
+        known += [right for right in held if right not in known]
+    return tuple(Item(*pair, tuple(held)) for pair, held in by_pair.items())
 
 
 def _lists(items: Items) -> list[Any]:

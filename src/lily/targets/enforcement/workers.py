@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -12,11 +12,10 @@ import psycopg
 import structlog
 
 from lily.domain.errors import LilyError
-from lily.domain.masks import mask_document
-from lily.domain.protection import Effect, Protection
-from lily.repositories.postgres.enforcement import Become, EnforcementLedger, Spoken, TargetState
+from lily.domain.protection import Protection
+from lily.repositories.postgres.enforcement import CameOf, EnforcementLedger, Spoken, TargetState
+from lily.targets.enforcement.accounts import came_of, outcome_document, spoken, troubles_of
 from lily.targets.enforcement.controls import Said
-from lily.targets.enforcement.planner import Work
 from lily.targets.enforcement.scrapes import OrderScrape, ScrapeOrders
 from lily.targets.enforcement.targets import Access, Target
 from lily.targets.enforcement.wanted import Wanted, Wishes, relations_of
@@ -140,25 +139,27 @@ class Worker:
         """Whether nothing of Lily is left in the database; what somebody is in the way of stays protected."""
         target = await asyncio.to_thread(self._open_target)
         try:
-            outcome = await self._give_back(target)
+            plan_id, outcome = await self._give_back(target)
             is_free = not outcome.is_unfinished
             left = await asyncio.to_thread(target.drop) if is_free else []
+            if is_free:
+                await self._ledger.settle(self.access.key, plan_id, CameOf(done=[""]))
         finally:
             target.close()
-        detail: dict[str, object] = {"problems": left} if is_free else {"troubles": _troubles(outcome)}
+        detail: dict[str, object] = {"problems": left} if is_free else {"troubles": troubles_of(outcome)}
         await self._tell("released" if is_free else "incomplete", detail)
         return is_free
 
-    async def _give_back(self, target: Target) -> Outcome:
+    async def _give_back(self, target: Target) -> tuple[str, Outcome]:
         """Protect nothing; what will be said to leave is in the ledger with it."""
-        works = await asyncio.to_thread(target.workshop.plan, {})
+        workshop = target.workshop
+        works = await asyncio.to_thread(workshop.plan, {})
         leaving = await asyncio.to_thread(target.preparation.leaving)
-        said = [*spoken(target, works), *(Spoken("", target.workshop.text(each)) for each in leaving)]
+        said = [*spoken(workshop, works), *(Spoken("", workshop.text(each)) for each in leaving)]
         plan_id = await self._begin(RELEASE, said)
-        outcome = await asyncio.to_thread(target.workshop.apply, works)
-        become = [_become(work, outcome) for work in works]
-        await self._ledger.settle(self.access.key, plan_id, outcome.failed, become)
-        return outcome
+        outcome = await asyncio.to_thread(workshop.apply, works)
+        await self._ledger.settle(self.access.key, plan_id, came_of(works, outcome))
+        return plan_id, outcome
 
     async def _work_until_lost(self) -> None:
         target = await asyncio.to_thread(self._open_target)
@@ -205,7 +206,7 @@ class Worker:
             requests = await self._ledger.asked(*self.access.key) if told.everything else []
             outcome = await self._do(target, told)
             if requests:
-                await self._ledger.answer(self.access.tenant_id, requests, _outcome_document(outcome))
+                await self._ledger.answer(self.access.tenant_id, requests, outcome_document(outcome))
         except BaseException:
             self._inbox.put_back(told)
             raise
@@ -228,9 +229,8 @@ class Worker:
                 affected |= await self._wishes.refresh(self.access, self._wanted, sorted(told.assets))
             if not affected and not told.is_disturbed:
                 return Outcome()
-            scope = Scope(frozenset(affected), with_protected=told.is_disturbed)
-            if told.is_disturbed and self.access.options.deny_unknown:
-                scope = EVERYTHING
+            # What somebody made may have a name that is to be protected and that nothing had before.
+            scope = self._whole_scope(affected) if told.is_disturbed else Scope(frozenset(affected))
         if told.everything == CHECK and await self._is_untouched(target):
             return Outcome()
         # Taken before the look: what happens after it, and is not looked at, must show in the next one.
@@ -247,13 +247,13 @@ class Worker:
         loop, begun = asyncio.get_running_loop(), list[str]()
 
         def record(said: list[Said]) -> None:
-            spoken = [Spoken("", *each) for pair in said for each in ((pair[0], False), (pair[1], True))]
-            begin = self._ledger.begin(*self.access.key, PREPARATION, spoken)
+            both = [Spoken("", *each) for pair in said for each in ((pair[0], False), (pair[1], True))]
+            begin = self._ledger.begin(*self.access.key, PREPARATION, both)
             begun.append(asyncio.run_coroutine_threadsafe(begin, loop).result(_LONGEST_PAUSE))
 
         problems = await asyncio.to_thread(target.preparation.make, record)
         for plan_id in begun:
-            await self._ledger.settle(self.access.key, plan_id, {}, [])
+            await self._ledger.settle(self.access.key, plan_id, CameOf(done=[""]))
         return problems
 
     async def _is_untouched(self, target: Target) -> bool:
@@ -263,24 +263,23 @@ class Worker:
     async def _trace(self, target: Target) -> tuple[str, dict[str, tuple[Protection, ...]]]:
         return await asyncio.to_thread(target.workshop.trace), self._wanted.protections()
 
-    def _whole_scope(self) -> Scope:
+    def _whole_scope(self, also: Iterable[str] = ()) -> Scope:
         if self.access.options.deny_unknown:
             return EVERYTHING
         places = (relations_of(place) for place, protections in self._wanted.columns.values() if protections)
-        return Scope(frozenset(name for each in places for name in each), with_protected=True)
+        names = (name for each in places for name in each)
+        return Scope(frozenset([*names, *also]), with_protected=True)
 
     async def _enforce(self, target: Target, scope: Scope, reason: str) -> Outcome:
         protections, known = self._wanted.protections(), self._wanted.known
         works = await asyncio.to_thread(target.workshop.plan, protections, scope, known)
         if not works:
             return Outcome()
-        plan_id = await self._begin(reason, spoken(target, works))
+        plan_id = await self._begin(reason, spoken(target.workshop, works))
         outcome = await asyncio.to_thread(target.workshop.apply, works)
         if not outcome.is_unfinished:
             self._unfinished = ((), "")
-        await self._ledger.settle(
-            self.access.key, plan_id, outcome.failed, [_become(work, outcome) for work in works]
-        )
+        await self._ledger.settle(self.access.key, plan_id, came_of(works, outcome))
         return outcome
 
     async def _begin(self, reason: str, said: list[Spoken]) -> str:
@@ -292,7 +291,7 @@ class Worker:
         return plan_id
 
     async def _tell_state(self, target: Target, outcome: Outcome) -> None:
-        self._troubles = _troubles(outcome)
+        self._troubles = troubles_of(outcome)
         excepted = await asyncio.to_thread(target.workshop.excepted)
         detail = {
             "problems": self._problems,
@@ -303,50 +302,3 @@ class Worker:
 
     async def _tell(self, state: str, detail: dict[str, object]) -> None:
         await self._ledger.tell(self.access.tenant_id, TargetState(self.access.connector_id, state, detail))
-
-
-def spoken(target: Target, works: Sequence[Work]) -> list[Spoken]:
-    """All statements as they will be said, and those that would undo them."""
-    text = target.workshop.text
-    return [
-        Spoken(work.relation.label, text(statement), is_undo)
-        for work in works
-        for is_undo, statements in ((False, work.statements), (True, work.undo))
-        for statement in statements
-    ]
-
-
-def shield_document(work: Work) -> dict[str, object]:
-    """What protects each column of a relation, by its name, the strictest first."""
-    names = {column.number: column.name for column in work.relation.columns}
-    return {
-        names[number]: [_protection(each) for each in protections]
-        for number, protections in work.shield.items()
-    }
-
-
-def _protection(protection: Protection) -> dict[str, object]:
-    return {
-        "rule_id": protection.rule_id,
-        "effect": protection.effect.value,
-        "mask": mask_document(protection.mask) if protection.effect is Effect.MASK else None,
-        "except": sorted(protection.except_roles | protection.except_groups),
-    }
-
-
-def _become(work: Work, outcome: Outcome) -> Become:
-    label = work.relation.label
-    if label in outcome.failed:
-        return Become(label, "failed", shield_document(work) or {"": []}, outcome.failed[label])
-    state = "waiting" if label in (*outcome.waiting, *outcome.disturbed) else "live"
-    columns = shield_document(work)
-    return Become(label, state, columns or ({"": []} if state == "waiting" else {}))
-
-
-def _troubles(outcome: Outcome) -> dict[str, str]:
-    waiting = dict.fromkeys(outcome.waiting, "waits for an open transaction")
-    return outcome.failed | waiting | dict.fromkeys(outcome.disturbed, "somebody changes it; looked at again")
-
-
-def _outcome_document(outcome: Outcome) -> dict[str, object]:
-    return {"done": outcome.done, "waiting": outcome.waiting, "failed": outcome.failed}

@@ -55,8 +55,10 @@ class Outcome:
     #: in the way.
     waiting: list[str] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    #: Somebody changed their rights since they were looked at: to be planned again.
+    #: Somebody changed their rights or names since they were looked at: to be planned again.
     disturbed: list[str] = field(default_factory=list)
+    #: Of those that wait or failed, the ones whose columns were denied meanwhile.
+    denied: list[str] = field(default_factory=list)
 
     @property
     def is_unfinished(self) -> bool:
@@ -64,7 +66,7 @@ class Outcome:
 
 
 class Disturbed(Exception):
-    """A relation's rights are not what its work was planned for."""
+    """A relation's rights or names are not what its work was planned for."""
 
 
 class Unrevoked(psycopg.Error):
@@ -81,6 +83,7 @@ class Workshop:
 
     def plan(self, protections: Protections, scope: Scope = EVERYTHING, known: Known = None) -> list[Work]:
         """The work on the relations in a scope and their relatives."""
+        self._forget_gone(protections)
         roles = read_roles(self._connection)
         found = self._relations(scope)
         if self._options.deny_unknown and known is not None:
@@ -92,12 +95,16 @@ class Workshop:
         return [work for work in planned if work is not None]
 
     def apply(self, works: Sequence[Work]) -> Outcome:
-        """Carry out some work, all in one transaction if nothing is in the way, otherwise each in its own."""
+        """Carry out some work, all in one transaction if nothing is in the way, otherwise each in its own.
+
+        Once this returns, what is done holds against everybody's statements, those of transactions included
+        that changed the schema before and commit later: the guard looks at them when they do.
+        """
         outcome = Outcome()
         if not works:
             return outcome
         try:
-            with self._working():
+            with self._undisturbed():
                 for work in works:
                     self._carry_out(work, work.statements)
             outcome.done += [work.relation.label for work in works]
@@ -145,7 +152,7 @@ class Workshop:
     def _apply_alone(self, work: Work, outcome: Outcome) -> None:
         label = work.relation.label
         try:
-            with self._working():
+            with self._undisturbed():
                 self._carry_out(work, work.statements)
             outcome.done.append(label)
         except Disturbed:
@@ -163,6 +170,7 @@ class Workshop:
             if work.at_once:
                 with self._working():
                     self._carry_out(work, work.at_once, is_whole=False)
+                outcome.denied.append(work.relation.label)
         except psycopg.Error as error:
             if self._connection.closed:
                 raise
@@ -190,15 +198,29 @@ class Workshop:
             "fingerprint": fingerprint(work.wanted, self._seen(work.relation)) if is_whole else "",
         }
         rows = self._fetch(_CONTROL["put_original"], values)
-        if is_whole and Rights.read(rows[0][0]).shows_more(work.readers, work.relation.owner):
+        if not rows:
+            raise Disturbed(f"{work.relation.label} is gone")
+        if Rights.read(rows[0][0]).shows_more(work.readers, work.relation.owner):
             raise Unrevoked("rights to read are left that could not be taken away")
 
     def _see_that_nobody_changed(self, relation: Relation) -> None:
-        """What was granted since the look would be taken for Lily's own, and shown for good."""
+        """What was granted since the look would be taken for Lily's own, and shown for good; what has another
+        name would be taken for something else."""
         rows = self._fetch(_TARGET["read_rights"], {"relation": relation.oid})
-        seen = [None if each is None else Rights.read(each) for each in (rows[0] if rows else (None, None))]
+        if not rows:
+            raise Disturbed(f"{relation.label} is gone")
+        rights, stripped, schema, name, owner, columns = rows[0]
+        seen = [Rights.read(rights), None if stripped is None else Rights.read(stripped)]
         if seen != [relation.rights, relation.stripped]:
             raise Disturbed(f"the rights on {relation.label} have changed since they were looked at")
+        place = {int(number): called for number, called in columns.items()}
+        if (schema, name, owner, place) != (
+            relation.schema,
+            relation.name,
+            relation.owner,
+            relation.place.columns,
+        ):
+            raise Disturbed(f"{relation.label} has been renamed or changed since it was looked at")
 
     def _seen(self, relation: Relation) -> str | None:
         values = {"schema": shadow_of(relation.schema), "name": relation.name}
@@ -211,6 +233,21 @@ class Workshop:
             self._fetch(_CONTROL["begin_work"])
             yield
             self._fetch(_CONTROL["end_work"])
+
+    @contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        """Nobody's change of the schema comes into force between the look and the commit."""
+        with self._working():
+            self._fetch(_CONTROL["pass_fence"])
+            yield
+
+    def _forget_gone(self, protections: Protections) -> None:
+        """What was dropped, unless what takes its name must be protected, too."""
+        if self._fetch(_CONTROL["has_gone"])[0][0]:
+            places = {names[1:3] for names in map(names_in, protections) if names[0] == self.database}
+            here = sorted(place for place in places if len(place) == 2)
+            values = {"schemas": [schema for schema, _ in here], "names": [name for _, name in here]}
+            self._fetch(_CONTROL["forget_gone"], values)
 
     def _shield(self, relation: Relation, shield: Shield, known: Known) -> Shield:
         if not self._options.deny_unknown or known is None:

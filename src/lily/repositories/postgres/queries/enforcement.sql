@@ -7,14 +7,21 @@ VALUES (%(tenant_id)s, %(plan_id)s, %(connector_id)s, %(reason)s)
 
 -- name: insert_statements
 -- EnforcementLedger.begin: all statements of a plan at once.
-INSERT INTO enforcement_statements (tenant_id, plan_id, place, relation, statement, is_undo)
-SELECT %(tenant_id)s, %(plan_id)s, place, relation, statement, is_undo
-  FROM unnest(%(relations)s::text[], %(statements)s::text[], %(undoes)s::boolean[])
-       WITH ORDINALITY AS said (relation, statement, is_undo, place)
+INSERT INTO enforcement_statements (tenant_id, plan_id, place, relation, statement, is_undo, is_meanwhile)
+SELECT %(tenant_id)s, %(plan_id)s, place, relation, statement, is_undo, is_meanwhile
+  FROM unnest(%(relations)s::text[], %(statements)s::text[], %(undoes)s::boolean[], %(meanwhiles)s::boolean[])
+       WITH ORDINALITY AS said (relation, statement, is_undo, is_meanwhile, place)
 
 -- name: settle_plan
 -- EnforcementLedger.settle.
 UPDATE enforcement_plans SET state = %(state)s, detail = %(detail)s::jsonb, settled_at = clock_timestamp()
+ WHERE tenant_id = %(tenant_id)s AND plan_id = %(plan_id)s
+
+-- name: settle_statements
+-- EnforcementLedger.settle: which statements were carried out; once said is said.
+UPDATE enforcement_statements
+   SET is_said = coalesce(is_said, false) OR NOT is_undo AND relation = ANY (
+                 CASE WHEN is_meanwhile THEN %(denied)s::text[] ELSE %(done)s::text[] END)
  WHERE tenant_id = %(tenant_id)s AND plan_id = %(plan_id)s
 
 -- name: put_relations
@@ -58,7 +65,7 @@ SELECT plan_id::text, reason, state, detail, planned_at, settled_at FROM enforce
 
 -- name: list_statements
 -- EnforcementLedger.statements.
-SELECT relation, statement, is_undo FROM enforcement_statements
+SELECT relation, statement, is_undo, is_meanwhile, is_said FROM enforcement_statements
  WHERE tenant_id = %(tenant_id)s AND plan_id = %(plan_id)s ORDER BY place
 
 -- name: insert_request

@@ -52,6 +52,9 @@ SELECT set_config(name, '0', false) FROM pg_settings
 -- `paths`: search paths before (`had`) and as Lily set them; role 0 is the database's own.
 -- `shapes`: what tables, columns and views looked like when the database was ordered to be scraped.
 -- `transactions`: the enforcer's own transaction while it runs, for the guard.
+-- `unchecked`: a transaction of somebody else that changed the schema, until the guard has looked before its commit.
+-- `fence`: one row, which the enforcer changes with every work and others hold while the guard looks and they commit.
+-- Nothing that exists is altered when that is not needed: it would wait for every transaction that changed the schema.
 CREATE TABLE IF NOT EXISTS lily_protection.originals (
     relation      oid   PRIMARY KEY,
     schema_name   name  NOT NULL,
@@ -61,11 +64,19 @@ CREATE TABLE IF NOT EXISTS lily_protection.originals (
     shield        jsonb NOT NULL,
     fingerprint   text  NOT NULL
 );
-ALTER TABLE lily_protection.originals ADD COLUMN IF NOT EXISTS places jsonb NOT NULL DEFAULT '[]';
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'lily_protection.originals'::regclass
+                      AND attname = 'places' AND NOT attisdropped) THEN
+        ALTER TABLE lily_protection.originals ADD COLUMN places jsonb NOT NULL DEFAULT '[]';
+    END IF;
+END $$;
 CREATE TABLE IF NOT EXISTS lily_protection.stripped (relation oid PRIMARY KEY, rights jsonb NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.paths (role oid PRIMARY KEY, had text, made text NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.salts (id integer PRIMARY KEY CHECK (id = 1), salt text NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.transactions (id xid8 PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lily_protection.unchecked (id xid8 PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS lily_protection.fence (id integer PRIMARY KEY CHECK (id = 1), works bigint NOT NULL);
+INSERT INTO lily_protection.fence VALUES (1, 0) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS lily_protection.known (relation oid PRIMARY KEY);
 CREATE TABLE IF NOT EXISTS lily_protection.shapes (id integer PRIMARY KEY CHECK (id = 1), shape text NOT NULL);
 CREATE TABLE IF NOT EXISTS lily_protection.options (id integer PRIMARY KEY CHECK (id = 1), deny_unknown boolean NOT NULL);
@@ -207,7 +218,7 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Relations that show more than Lily left: rights to read them as a whole, or a right to read a protected column
--- that was not there; and, when unknown ones are denied, any right to read those.
+-- (or one that has its name now) that was not there; and, when unknown ones are denied, any right to read those.
 CREATE OR REPLACE FUNCTION lily_protection.exposed() RETURNS TABLE (relation oid)
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT c.oid
@@ -219,7 +230,10 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
            SELECT FROM pg_attribute a CROSS JOIN LATERAL aclexplode(a.attacl) AS x
             WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND x.grantee <> c.relowner
               AND x.privilege_type IN ('SELECT', 'REFERENCES')
-              AND (o.relation IS NULL OR o.shield ? a.attnum::text AND NOT EXISTS (
+              AND (o.relation IS NULL
+                   OR (o.shield ? a.attnum::text
+                       OR EXISTS (SELECT FROM jsonb_each(o.shield) AS known WHERE known.value ? a.attname::text))
+                  AND NOT EXISTS (
                    SELECT FROM jsonb_array_elements(o.enforced -> 'columns' -> a.attnum::text) AS held
                     WHERE (held ->> 1)::bigint = x.grantee::bigint AND held -> 2 ? x.privilege_type)))
      UNION
@@ -235,22 +249,48 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
                        AND x.privilege_type IN ('SELECT', 'REFERENCES')))
 $$;
 
--- Runs after every change of the schema by anybody else: takes away what shows too much, within their
--- transaction, and wakes the enforcer, who puts things in order.
+-- Rights as two looks found them, one after the other.
+CREATE OR REPLACE FUNCTION lily_protection.joined(jsonb, jsonb) RETURNS jsonb
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT jsonb_build_object(
+        'relation', CASE WHEN $1 -> 'relation' = 'null' THEN $2 -> 'relation'
+                         WHEN $2 -> 'relation' = 'null' THEN $1 -> 'relation'
+                         ELSE ($1 -> 'relation') || ($2 -> 'relation') END,
+        'columns', coalesce((
+            SELECT jsonb_object_agg(number, coalesce($1 -> 'columns' -> number, '[]')
+                                         || coalesce($2 -> 'columns' -> number, '[]'))
+              FROM (SELECT jsonb_object_keys($1 -> 'columns') UNION SELECT jsonb_object_keys($2 -> 'columns'))
+                   AS found (number)), '{}'))
+$$;
+
+-- Runs after every change of the schema by anybody else: has their transaction looked at before it commits, and wakes
+-- the enforcer, who puts things in order.
 CREATE OR REPLACE FUNCTION lily_protection.guard() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    shown record;
 BEGIN
     IF EXISTS (SELECT FROM lily_protection.transactions WHERE id = pg_current_xact_id()) THEN
         RETURN;
     END IF;
+    INSERT INTO lily_protection.unchecked VALUES (pg_current_xact_id()) ON CONFLICT DO NOTHING;
+    PERFORM pg_notify('lily_protection', '');
+END $$;
+
+-- Last in a transaction that changed the schema: takes away what shows too much. From the look to the commit the fence
+-- is held, so that no work of the enforcer comes in between, unseen by either. A transaction that sees the database as
+-- it was before such a work cannot hold it, and fails (40001).
+CREATE OR REPLACE FUNCTION lily_protection.look_before_commit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    shown record;
+BEGIN
+    DELETE FROM lily_protection.unchecked WHERE id = NEW.id; -- what is changed after this is looked at again
+    PERFORM FROM lily_protection.fence FOR SHARE;
     INSERT INTO lily_protection.transactions VALUES (pg_current_xact_id()); -- what follows is ours
     FOR shown IN
         SELECT e.relation, c.relowner FROM lily_protection.exposed() e JOIN pg_class c ON c.oid = e.relation
     LOOP
         INSERT INTO lily_protection.stripped VALUES (shown.relation, lily_protection.rights_of(shown.relation))
-        ON CONFLICT (relation) DO UPDATE SET rights = excluded.rights;
+        ON CONFLICT (relation) DO UPDATE SET rights = lily_protection.joined(stripped.rights, excluded.rights);
         EXECUTE format('REVOKE SELECT, REFERENCES, TRIGGER ON TABLE %s FROM %s CASCADE', shown.relation::regclass,
             (SELECT string_agg(DISTINCT CASE WHEN x.grantee = 0 THEN 'PUBLIC' ELSE x.grantee::regrole::text END, ', ')
                FROM (SELECT grantee FROM pg_class c, aclexplode(c.relacl) WHERE c.oid = shown.relation
@@ -259,7 +299,15 @@ BEGIN
               WHERE x.grantee <> shown.relowner));
     END LOOP;
     DELETE FROM lily_protection.transactions WHERE id = pg_current_xact_id();
-    PERFORM pg_notify('lily_protection', '');
+    RETURN NULL;
+END $$;
+
+DO $$ BEGIN
+    IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'lily_protection.unchecked'::regclass) THEN
+        CREATE CONSTRAINT TRIGGER look_before_commit AFTER INSERT ON lily_protection.unchecked
+            DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION lily_protection.look_before_commit();
+        ALTER TABLE lily_protection.unchecked ENABLE ALWAYS TRIGGER look_before_commit;
+    END IF;
 END $$;
 
 -- INSTEAD OF INSERT and UPDATE on a masking view: writes to the relation with the rights of whoever writes.
@@ -315,12 +363,17 @@ SELECT (SELECT evtenabled::text FROM pg_event_trigger WHERE evtname = 'lily_prot
        (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
 
 -- name: begin_work
--- Control.furnish and Workshop: tells the guard that this transaction is the enforcer's own.
+-- Control.furnish, Preparation and Workshop: tells the guard that this transaction is the enforcer's own.
 INSERT INTO lily_protection.transactions VALUES (pg_current_xact_id()) ON CONFLICT DO NOTHING
 
 -- name: end_work
 -- Preparation and Workshop, before the commit: nobody else ever sees the row.
 DELETE FROM lily_protection.transactions
+
+-- name: pass_fence
+-- Workshop.apply, first in a work: whoever changed the schema before has committed, and can be seen; whoever commits
+-- such a change afterwards sees what has come of the work.
+UPDATE lily_protection.fence SET works = works + 1
 
 -- name: set_salt
 -- Preparation.make.
@@ -374,9 +427,25 @@ DELETE FROM lily_protection.originals WHERE relation = %(relation)s::bigint::oid
 -- Workshop.apply: what others granted is in the original now.
 DELETE FROM lily_protection.stripped WHERE relation = %(relation)s::bigint::oid
 
+-- name: has_gone
+-- Workshop.plan: whether a protected relation was dropped.
+SELECT EXISTS (SELECT FROM lily_protection.originals o
+                WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = o.relation))
+
 -- name: forget_gone
--- Workshop.check: relations that were dropped.
-DELETE FROM lily_protection.originals o WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = o.relation)
+-- Workshop.plan: relations that were dropped. One whose name is still to be protected is kept, so that the guard protects
+-- what takes the name next from its first moment, unless another is kept for that.
+DELETE FROM lily_protection.originals o
+ WHERE NOT EXISTS (SELECT FROM pg_class c WHERE c.oid = o.relation)
+   AND NOT EXISTS (
+       SELECT FROM lily_protection.places() AS p
+         JOIN unnest(%(schemas)s::name[], %(names)s::name[]) AS wanted (schema_name, relation_name)
+        USING (schema_name, relation_name)
+        WHERE p.relation = o.relation AND NOT EXISTS (
+              SELECT FROM lily_protection.places() AS q
+               WHERE q.relation <> o.relation
+                 AND (q.schema_name, q.relation_name) = (p.schema_name, p.relation_name)
+                 AND (q.relation > o.relation OR EXISTS (SELECT FROM pg_class c WHERE c.oid = q.relation))))
 
 -- name: drop_guard
 -- Control.post_guard, in the ledger as what undoes it.

@@ -72,13 +72,17 @@ SELECT c.oid::bigint, c.nspname, c.relname, c.relkind::text, c.relowner::bigint,
  ORDER BY c.nspname, c.relname
 
 -- name: read_rights
--- Workshop.apply: the rights on a relation as they are, and those the guard took away.
-SELECT lily_protection.rights_of(c.oid), (SELECT s.rights FROM lily_protection.stripped s WHERE s.relation = c.oid)
-  FROM pg_class c WHERE c.oid = %(relation)s::bigint::oid
+-- Workshop.apply: the rights on a relation as they are, those the guard took away, and what its names mean.
+SELECT lily_protection.rights_of(c.oid), (SELECT s.rights FROM lily_protection.stripped s WHERE s.relation = c.oid),
+       n.nspname, c.relname, c.relowner::bigint,
+       (SELECT coalesce(json_object_agg(a.attnum, a.attname), '{}') FROM pg_attribute a
+         WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped)
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %(relation)s::bigint::oid
 
 -- name: read_trace
 -- Workshop.trace: changes whenever a row of the catalog about a protected relation or a masking view does, or one
--- comes or goes, and whenever a role does or becomes another's member; cheap enough to ask often.
+-- comes or goes, whenever a role does or becomes another's member, and whenever a relation gets a name; cheap enough to
+-- ask often.
 SELECT md5(concat(string_agg(concat_ws(',', c.oid, c.xmin,
            (SELECT string_agg(a.xmin::text, '.' ORDER BY a.attnum) FROM pg_attribute a
              WHERE a.attrelid = c.oid AND a.attnum > 0),
@@ -89,7 +93,9 @@ SELECT md5(concat(string_agg(concat_ws(',', c.oid, c.xmin,
          WHERE starts_with(nspname, 'lily_masked_')),
        (SELECT string_agg(concat_ws(',', roleid, member, xmin), '|' ORDER BY roleid, member, xmin::text)
           FROM pg_auth_members),
-       (SELECT string_agg(concat_ws(',', oid, rolname, rolsuper, rolinherit), '|' ORDER BY oid) FROM pg_roles)))
+       (SELECT string_agg(concat_ws(',', oid, rolname, rolsuper, rolinherit), '|' ORDER BY oid) FROM pg_roles),
+       (SELECT string_agg(concat_ws(',', oid, relnamespace, relname), '|' ORDER BY oid) FROM pg_class
+         WHERE relkind IN ('r', 'p', 'v', 'm', 'f') AND relpersistence <> 't')))
   FROM pg_class c
  WHERE c.oid IN (SELECT relation FROM lily_protection.related() UNION SELECT relation FROM lily_protection.stripped)
     OR c.relnamespace IN (SELECT oid FROM pg_namespace WHERE starts_with(nspname, 'lily_masked_'))
