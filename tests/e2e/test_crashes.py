@@ -19,6 +19,7 @@ import psutil
 import pytest
 
 from kit.eventually import eventually
+from kit.graphs import Graph, chain
 from kit.load import Ledger, Load, Poller
 from kit.model import Row
 from kit.platform import Platform, Tenant, running_platform, table
@@ -141,11 +142,18 @@ def test_a_killed_part_loses_nothing_and_repeats_nothing(
 
 
 def test_the_pipeline_that_stood_by_takes_over_from_one_that_died(platform: Platform) -> None:
-    tenant = Tenant(platform)
+    """Scenario 29: it dies between a tag and its propagation, and each asset is told once."""
+    graph = Graph(platform)
     eventually(lambda: platform.parts()["standby"]["state"] == "ready", BACK_WITHIN)
+    chain(graph)
+    assert graph.tags("d") == []
     before = platform.pids()
+    graph.tag("a", prefer="respond-async")
     kill(before["streams"])
-    answer = tenant.post(table(), headers={"prefer": "wait=30"})
+    answer = graph.post(table(), headers={"prefer": "wait=30"})
     assert answer.status_code == 201, answer.text
     assert platform.pids()["streams"] == before["standby"]
+    assert graph.having("PII", "a", "b", "c", "d") == "abcd"
+    told = sorted((row["asset_id"], row["added"]) for row in graph.retagged())
+    assert told == [(asset, ["PII"]) for asset in "abcd"]
     eventually(lambda: platform.pids().get("standby") not in (None, before["standby"]), BACK_WITHIN)

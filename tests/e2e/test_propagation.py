@@ -3,90 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 from uuid import uuid4
 
 import pytest
-from httpx import Response
 from websockets.sync.client import connect
 
 from kit.eventually import eventually
-from kit.platform import Platform, Tenant
+from kit.graphs import GOVERNANCE, Graph, chain
+from kit.platform import Platform
 from kit.trino import QueryRefused, Trino, table_of
 from lily.log.topics import Topic
-
-GOVERNANCE = "/governance"
-
-
-class Graph(Tenant):
-    """A tenant of its own; every read waits for all that was written before."""
-
-    last_event = ""
-
-    def _written(self, answer: Response) -> Response:
-        assert answer.status_code in (200, 201, 204), answer.text
-        self.last_event = answer.headers["lily-event-id"]
-        return answer
-
-    def assets(self, *names: str, **said: Any) -> None:
-        bodies = [{"asset_id": name, "asset_name": name, "asset_type": "table"} | said for name in names]
-        self._written(self.call("POST", json={"assets": bodies}))
-
-    def link(self, *pairs: str, kind: str = "derived-from", **said: Any) -> None:
-        """`link("a>b", "b>c")`."""
-        ends = [pair.split(">") for pair in pairs]
-        body = [{"from_asset_id": a, "to_asset_id": b, "relationship_type": kind} | said for a, b in ends]
-        self._written(self.call("POST", "/lineage", json={"relationships": body}))
-
-    def unlink(self, pair: str, kind: str = "derived-from", **query: str) -> None:
-        start, end = pair.split(">")
-        asked = {"to_asset_id": end, "relationship_type": kind} | query
-        self._written(self.call("DELETE", f"/lineage/{start}", params=asked))
-
-    def tag(self, asset: str, *tags: str, **said: Any) -> None:
-        body = {"asset_id": asset, "tags": list(tags or ("PII",))} | said
-        self._written(self.call("POST", f"{GOVERNANCE}/classification", json=body))
-
-    def untag(self, asset: str, tag: str = "PII") -> None:
-        path = f"{GOVERNANCE}/classification/{asset}"
-        self._written(self.call("DELETE", path, params={"tag": tag}))
-
-    def define(self, tag: str, stopped_by_masking: bool = True, **propagate: bool) -> None:
-        body = {"propagate": propagate, "stopped_by_masking": stopped_by_masking}
-        self._written(self.call("PUT", f"{GOVERNANCE}/tags/{tag}", json=body))
-
-    def delete(self, asset: str, **query: str) -> None:
-        self._written(self.call("DELETE", f"/{asset}", params=query))
-
-    def read(self, path: str, **query: Any) -> dict[str, Any]:
-        answer = self.call("GET", path, params=query, headers={"lily-after": self.last_event})
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
-
-    def tags(self, asset: str) -> list[str]:
-        return list(self.read(f"{GOVERNANCE}/classification/{asset}")["effective_tags"])
-
-    def having(self, tag: str, *assets: str) -> str:
-        """Which of the assets have the tag, as one text."""
-        return "".join(asset for asset in assets if tag in self.tags(asset))
-
-    def origins(self, asset: str, tag: str = "PII") -> list[str]:
-        shown = self.read(f"{GOVERNANCE}/classification/{asset}")["tags"]
-        return sorted(o["asset_id"] for each in shown if each["tag"] == tag for o in each["origins"])
-
-    def retagged(self) -> list[dict[str, Any]]:
-        query = "SELECT asset_id, added, removed FROM tag_changes WHERE tenant_id = %s ORDER BY seq"
-        return self.platform.fetch(query, self.name)
 
 
 @pytest.fixture
 def graph(platform: Platform) -> Graph:
     return Graph(platform)
-
-
-def chain(graph: Graph) -> None:
-    graph.assets("a", "b", "c", "d")
-    graph.link("a>b", "b>c", "c>d")
 
 
 def test_01_a_tag_reaches_all_descendants_each_with_its_origin(graph: Graph) -> None:
@@ -180,6 +111,24 @@ def test_09_10_11_a_block_holds_for_its_tag_and_its_edge_alone(graph: Graph) -> 
     assert graph.having("PII", "c", "d") == "d"
     graph.link("b>c", blocked_tags=[])
     assert graph.having("PII", "c", "d") == "cd"
+
+
+def test_12_of_many_origins_each_untag_costs_what_it_changes_until_the_last(graph: Graph) -> None:
+    origins, leaves = [f"o{n}" for n in range(12)], [f"l{n}" for n in range(300)]
+    graph.link(*(f"{origin}>hub" for origin in origins), *(f"hub>{leaf}" for leaf in leaves))
+    graph.assets("hub", *origins)
+    for origin in origins:
+        graph.tag(origin)
+    assert graph.tags("hub") == ["PII"]
+    for origin in origins[:-1]:
+        before = len(graph.retagged())
+        graph.untag(origin)
+        assert graph.tags("hub") == ["PII"]
+        assert [row["asset_id"] for row in graph.retagged()[before:]] == [origin]
+    before = len(graph.retagged())
+    graph.untag(origins[-1])
+    assert graph.tags("hub") == []
+    assert len(graph.retagged()) - before == len(leaves) + 2
 
 
 def test_13_27_28_edges_tags_and_assets_come_in_any_order(graph: Graph) -> None:
