@@ -47,7 +47,7 @@ class Lake:
         self._due.set()
 
     def failed_after(self, moment: float) -> bool:
-        """Whether a run failed later than this moment of the monotonic clock."""
+        """Whether a run failed later than this moment of the monotonic clock, and none succeeded since."""
         return self._failed_at > moment
 
     def start(self, queries: Mapping[str, Callable[[], StreamingQuery]]) -> None:
@@ -70,9 +70,10 @@ class Lake:
             self._due.clear()
             began = time.monotonic()
             done = [self._run_query(name, start, latest) for name, start in queries.items()]
-            rest = min(_LONGEST_REST, _REST * (time.monotonic() - began))
+            rest = 0.0
             if all(done):
-                complete_at = time.monotonic()
+                complete_at, self._failed_at = time.monotonic(), float("-inf")
+                rest = min(_LONGEST_REST, _REST * (complete_at - began))
             else:
                 self._due.set()
 
