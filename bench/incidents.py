@@ -15,12 +15,14 @@ from uuid import uuid4
 
 import httpx
 import numpy as np
+from pydantic_core import from_json
 
 from bench.kit.latencies import percentiles
 from bench.kit.platforms import Platform, new_tenant, platform_of, say
 from bench.kit.reports import Figures, report
 from kit import monte_carlo
-from kit.slack import SIGNING_SECRET, FakeSlack, fake_slack
+from kit.receivers import Receiver, Reply, receiver
+from kit.slack import HOOK, SIGNING_SECRET
 
 _TABLES = 50
 _DASHBOARD = {"asset_id": "sales", "asset_name": "sales", "asset_type": "dashboard"}
@@ -41,19 +43,19 @@ def main() -> int:
     options = _options()
     # The Slack it tells is a fake on this machine, which an installation of its own must be allowed to reach.
     os.environ.setdefault(_ALLOW, "127.0.0.0/8")
-    with platform_of(options.data_dir) as platform, fake_slack() as slack:
+    with platform_of(options.data_dir) as platform, receiver(lambda _: Reply(body=b"ok")) as slack:
         figures = asyncio.run(measure(platform, slack, options))
     report(f"{options.rate:g} webhooks/s for {options.seconds:g} s", figures, options.json)
     return 1 if figures["lost"] else 0
 
 
-async def measure(platform: Platform, slack: FakeSlack, options: argparse.Namespace) -> Figures:
+async def measure(platform: Platform, slack: Receiver, options: argparse.Namespace) -> Figures:
     tenant = new_tenant()
     headers = {"authorization": f"Bearer {platform.token(tenant)}"}
     limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
     base = f"http://127.0.0.1:{platform.port}"
     async with httpx.AsyncClient(base_url=base, timeout=30, limits=limits, trust_env=False) as client:
-        hook = await _prepare(client, tenant, headers, slack.hook_url)
+        hook = await _prepare(client, tenant, headers, f"{slack.url}{HOOK}")
         await _send(client, hook, options.rate, options.warmup)
         sent = await _send(client, hook, options.rate, options.seconds)
         say(f"  {len(sent)} webhooks sent; waiting for Slack …")
@@ -112,14 +114,16 @@ async def _send(client: httpx.AsyncClient, path: str, rate: float, seconds: floa
     return [each for each in sent if each is not None]
 
 
-async def _arrivals(slack: FakeSlack, sent: list[Sent]) -> dict[str, float]:
+async def _arrivals(slack: Receiver, sent: list[Sent]) -> dict[str, float]:
     """When Slack received the message of each incident, by the button in it."""
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while True:
-        found = {incident: message["at"] for message in slack.messages() for incident in _incidents(message)}
+        found = {
+            incident: each.at for each in slack.received for incident in _incidents(from_json(each.body))
+        }
         if all(each.incident in found for each in sent) or time.monotonic() > deadline:
             return found
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(1)
 
 
 def _incidents(message: Mapping[str, Any]) -> list[str]:
@@ -141,7 +145,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--rate", type=float, default=50.0)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--warmup", type=float, default=15.0)
+    parser.add_argument("--warmup", type=float, default=60.0)
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 

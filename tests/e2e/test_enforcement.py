@@ -78,7 +78,7 @@ def protected(platform: Platform) -> Iterator[Protected]:
     made.ask("POST", "/protection/rules", json={"tag": "PII", "mask": {"kind": "partial", "first": 1}})
     eventually(made.is_enforced, 60)
     yield made
-    made.ask("DELETE", f"/connectors/{made.name}/{made.connector_id}")
+    made.ask("DELETE", f"/connectors/{made.name}/{made.connector_id}", params={"abandon": "true"})
     warehouse.close()
 
 
