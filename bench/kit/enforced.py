@@ -112,7 +112,7 @@ class Enforced:
 
     def remove(self) -> None:
         """Leave the installation as it was."""
-        self.ask("DELETE", f"/connectors/{self._tenant}/{self.connector_id}")
+        self.ask("DELETE", f"/connectors/{self._tenant}/{self.connector_id}?abandon=true")
         self.http.close()
         with psycopg.connect(self._platform.database_url, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(self.database)))
