@@ -69,11 +69,18 @@ class Enforced:
             urlunsplit(url._replace(netloc=f"{quote(self.analyst)}:bench@{place}")), autocommit=True
         )
 
-    def tag(self, table: int, column: int) -> None:
-        body = {"asset_id": self.place(table, column), "tags": [TAG]}
+    def tag(self, asset_id: str) -> None:
+        body = {"asset_id": asset_id, "tags": [TAG]}
         self.ask(
             "POST", "/metadata/governance/classification", json=body, headers={"prefer": "respond-async"}
         )
+
+    def derive(self, origin: str, columns: Sequence[tuple[int, int]]) -> None:
+        """Say that these columns are made from one asset."""
+        self.ask("POST", "/metadata", json={"asset_id": origin, "asset_name": origin, "asset_type": "table"})
+        ends = {"from_asset_id": origin, "relationship_type": "derived-from"}
+        edges = [ends | {"to_asset_id": self.place(*each)} for each in columns]
+        self.ask("POST", "/metadata/lineage", json={"relationships": edges})
 
     def untag(self, table: int, column: int) -> None:
         path = f"/metadata/governance/classification/{self.place(table, column)}"
