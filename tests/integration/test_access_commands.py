@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kit.databases import Databases
+from kit.operators import Lily, operator_of
 from lily.apps.cli import app
 from lily.domain.errors import Unavailable
 from lily.settings import Settings
@@ -27,35 +27,23 @@ INSERT INTO policies (tenant_id, policy_id, role, access_type, effect, scope, va
 VALUES ('acme', %s, 'analyst', 'READ', 'allow', 'tag', 'pii', 'test')
 """
 
-Lily = Callable[..., str]
+
+@pytest.fixture
+def operator(settings_without_log: Settings, monkeypatch: pytest.MonkeyPatch) -> Lily:
+    """Commands about the tenant acme."""
+    run = operator_of(settings_without_log, monkeypatch)
+    return lambda *arguments, stdin="": run(*arguments, "--tenant", "acme", stdin=stdin)
 
 
 @pytest.fixture
-def lily(settings_without_log: Settings, monkeypatch: pytest.MonkeyPatch) -> Lily:
-    settings = settings_without_log
-    for name, value in {
-        "DATABASE_URL": settings.database.url.get_secret_value(),
-        "DATABASE_GATEWAY_PASSWORD": settings.database.gateway_password.get_secret_value(),
-        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
-        "LAKE_WAREHOUSE": "/nowhere",
-        "SPARK_CHECKPOINTS": "/nowhere",
-        "AUTH_SECRET": "a secret of at least thirty-two bytes",
-        "AUDIT_KEY": "a key of at least thirty-two bytes, too",
-    }.items():
-        monkeypatch.setenv(f"LILY_{name}", value)
-    with psycopg.connect(settings.database.url.get_secret_value()) as connection:
+def lily(operator: Lily, settings_without_log: Settings) -> Lily:
+    """`lily policy`, where there are three assets and a policy."""
+    with psycopg.connect(settings_without_log.database.url.get_secret_value()) as connection:
         connection.execute("TRUNCATE assets, policies")
         for number in range(3):
             connection.execute(INSERT_ASSET, [f"asset{number}"])
         connection.execute(INSERT_POLICY, [POLICY])
-
-    def run(*arguments: str, stdin: str = "") -> str:
-        common = ["--tenant", "acme", "--data-dir", str(settings.data_dir)]
-        result = CliRunner().invoke(app, ["policy", *arguments, *common], input=stdin)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout
-
-    return run
+    return lambda *arguments, stdin="": operator("policy", *arguments, stdin=stdin)
 
 
 def test_explain_names_the_policy_that_decided(lily: Lily) -> None:
@@ -102,25 +90,16 @@ def test_a_tenant_with_a_database_of_its_own_is_explained_and_planned_by_what_is
     assert json.loads(line)["lost_examples"] == ["elsewhere"]
 
 
-def test_protection_rules_are_made_listed_and_removed(
-    lily: Lily,  # noqa: ARG001 - it sets the environment
-    settings_without_log: Settings,
-) -> None:
-    def protect(*arguments: str, stdin: str = "") -> str:
-        common = ["--tenant", "acme", "--data-dir", str(settings_without_log.data_dir)]
-        result = CliRunner().invoke(app, ["protect", *arguments, *common], input=stdin)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout
-
-    rule_id = protect("add", "-", stdin='{"tag": "PII", "mask": {"kind": "hash"}}').strip()
-    [line] = protect("list").splitlines()
+def test_protection_rules_are_made_listed_and_removed(operator: Lily) -> None:
+    rule_id = operator("protect", "add", "-", stdin='{"tag": "PII", "mask": {"kind": "hash"}}').strip()
+    [line] = operator("protect", "list").splitlines()
     assert (json.loads(line)["rule_id"], json.loads(line)["mask"]) == (rule_id, {"kind": "hash"})
-    protect("remove", rule_id)
-    assert protect("list") == ""
+    operator("protect", "remove", rule_id)
+    assert operator("protect", "list") == ""
 
 
 def test_a_rule_is_made_and_removed_only_once_every_gateway_has_heard(
-    lily: Lily,  # noqa: ARG001 - it sets the environment
+    operator: Lily,  # noqa: ARG001 - it sets the environment
     settings_without_log: Settings,
 ) -> None:
     common = ["--tenant", "acme", "--data-dir", str(settings_without_log.data_dir)]

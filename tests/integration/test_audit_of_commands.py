@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from kit.eventually import eventually
+from kit.operators import Lily, operator_of
 from lily.access.audit import AuditTrail
-from lily.apps.cli import app
-from lily.repositories.keyrings import new_key
 from lily.settings import Settings
 
-Lily = Callable[..., str]
 RULE = '{"tag": "PII", "mask": {"kind": "hash"}}'
 
 
 @pytest.fixture
 def lily(settings_without_log: Settings, monkeypatch: pytest.MonkeyPatch) -> Lily:
-    settings = settings_without_log
-    for name, value in {
-        "DATABASE_URL": settings.database.url.get_secret_value(),
-        "DATABASE_GATEWAY_PASSWORD": settings.database.gateway_password.get_secret_value(),
-        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
-        "LAKE_WAREHOUSE": "/nowhere",
-        "SPARK_CHECKPOINTS": "/nowhere",
-        "AUTH_SECRET": "a secret of at least thirty-two bytes",
-        "AUDIT_KEY": "a key of at least thirty-two bytes, too",
-        "SECRETS_KEYS": new_key("test"),
-    }.items():
-        monkeypatch.setenv(f"LILY_{name}", value)
-
-    def run(*arguments: str, stdin: str = "") -> str:
-        line = [*arguments, "--data-dir", str(settings.data_dir)]
-        result = CliRunner().invoke(app, line, input=stdin)
-        assert result.exit_code == 0, (arguments, result.output, result.exception)
-        return result.stdout.strip()
-
-    return run
+    run = operator_of(settings_without_log, monkeypatch)
+    return lambda *arguments, stdin="": run(*arguments, stdin=stdin).strip()
 
 
 def noted(settings: Settings, tenant: str) -> list[tuple[Any, ...]]:
@@ -108,6 +86,7 @@ def test_what_is_noted_while_postgresql_is_away_is_in_the_chain_later(
     lily("token", "--tenant", "waiting", "--role", "viewer")
     assert noted(settings_without_log, "waiting") == []
     monkeypatch.setenv("LILY_DATABASE_URL", url)
-    key, folder = "a key of at least thirty-two bytes, too", settings_without_log.data_dir / "audit"
+    key = settings_without_log.audit.key.get_secret_value()
+    folder = settings_without_log.data_dir / "audit"
     with AuditTrail(url, key, folder).running():
         eventually(lambda: len(noted(settings_without_log, "waiting")) == 1)

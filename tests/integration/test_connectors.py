@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +12,7 @@ from rest_kit import Gateway, gateway, problem
 from typer.testing import CliRunner
 
 from kit.eventually import eventually
+from kit.operators import operator_of
 from lily.apps.cli import app
 from lily.settings import Settings
 
@@ -171,26 +171,12 @@ def test_the_audit_tells_who_registered_and_removed_a_connector(api: Gateway) ->
 
 
 def test_the_operator_adds_lists_and_removes_connectors(
-    api: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    api: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = api.settings
-    for name, value in {
-        "DATABASE_URL": settings.database.url.get_secret_value(),
-        "DATABASE_GATEWAY_PASSWORD": settings.database.gateway_password.get_secret_value(),
-        "KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
-        "LAKE_WAREHOUSE": "/nowhere",
-        "SPARK_CHECKPOINTS": "/nowhere",
-        "AUTH_SECRET": "a secret of at least thirty-two bytes",
-        "AUDIT_KEY": "a key of at least thirty-two bytes, too",
-        "SECRETS_KEYS": settings.secrets.keys.get_secret_value(),
-    }.items():
-        monkeypatch.setenv(f"LILY_{name}", value)
+    run = operator_of(api.settings, monkeypatch)
 
     def lily(*arguments: str, stdin: str = "") -> str:
-        common = ["--tenant", "acme", "--data-dir", str(tmp_path)]
-        result = CliRunner().invoke(app, ["connector", *arguments, *common], input=stdin)
-        assert result.exit_code == 0, (result.output, result.exception)
-        return result.stdout
+        return run("connector", *arguments, "--tenant", "acme", stdin=stdin)
 
     made = lily(
         "add", "slack", "alerts", "--config", '{"channel": "#data"}', "--secret-file", "-", stdin="xoxb"

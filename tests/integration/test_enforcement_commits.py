@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import psycopg
 import pytest
 
 from kit.enforced import Warehouse, enforce, mails, masked
 
-if TYPE_CHECKING:
-    from lily.standalone.services import Services
-
 REFUSED = psycopg.errors.InsufficientPrivilege
-
-
-@pytest.fixture
-def warehouse(services: Services) -> Iterator[Warehouse]:
-    made = Warehouse(services.environment["LILY_DATABASE_URL"])
-    yield made
-    made.close()
 
 
 def test_a_right_granted_in_a_transaction_that_ends_after_the_mask_shows_nothing(

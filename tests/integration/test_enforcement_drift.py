@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
-
 import psycopg
 import pytest
 
 from kit.enforced import Warehouse, denied, enforce, mails, masked
 from lily.targets.enforcement.workshop import Scope
 
-if TYPE_CHECKING:
-    from lily.standalone.services import Services
-
 REFUSED = psycopg.errors.InsufficientPrivilege
 PROTECTED = Scope(frozenset(), with_protected=True)
-
-
-@pytest.fixture
-def warehouse(services: Services) -> Iterator[Warehouse]:
-    made = Warehouse(services.environment["LILY_DATABASE_URL"])
-    yield made
-    made.close()
 
 
 def test_a_right_granted_by_others_never_shows_a_value_and_comes_back_with_the_rest(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
+from enforcement_kit import enforcing, known_warehouse, register, rule, state, tag
 from rest_kit import Gateway, gateway
-from test_enforcement_routes import enforcing, register, rule, state, tag
 
 from kit.enforced import Warehouse
 from kit.eventually import eventually
@@ -25,9 +25,8 @@ def api(settings: Settings) -> Iterator[Gateway]:
 
 @pytest.fixture
 def warehouse(api: Gateway) -> Iterator[Warehouse]:
-    made = Warehouse(api.settings.database.url.get_secret_value())
-    yield made
-    made.close()
+    with known_warehouse(api) as made:
+        yield made
 
 
 def test_a_tag_told_by_the_log_masks_and_its_end_shows_again(api: Gateway, warehouse: Warehouse) -> None:

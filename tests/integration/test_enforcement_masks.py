@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -19,18 +17,8 @@ from lily.targets.enforcement.preparation import Options, Preparation
 from lily.targets.enforcement.wanted import Wanted, relations_of
 from lily.targets.enforcement.workshop import Scope, Workshop
 
-if TYPE_CHECKING:
-    from lily.standalone.services import Services
-
 REFUSED = psycopg.errors.InsufficientPrivilege
 ALL = "SELECT * FROM customers ORDER BY id"
-
-
-@pytest.fixture
-def warehouse(services: Services) -> Iterator[Warehouse]:
-    made = Warehouse(services.environment["LILY_DATABASE_URL"])
-    yield made
-    made.close()
 
 
 def email(warehouse: Warehouse, *protections: Protection) -> dict[str, tuple[Protection, ...]]:

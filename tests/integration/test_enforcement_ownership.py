@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -14,19 +12,9 @@ from lily.targets.enforcement.controls import SomebodyElses
 from lily.targets.enforcement.preparation import Options, Preparation
 from lily.targets.enforcement.targets import Access, Target
 
-if TYPE_CHECKING:
-    from lily.standalone.services import Services
-
 REFUSED = psycopg.errors.InsufficientPrivilege
 #: The key by which releases before this one kept each other away.
 OLD_LOCK = 0x4C494C59454E46
-
-
-@pytest.fixture
-def warehouse(services: Services) -> Iterator[Warehouse]:
-    made = Warehouse(services.environment["LILY_DATABASE_URL"])
-    yield made
-    made.close()
 
 
 def access(warehouse: Warehouse) -> Access:

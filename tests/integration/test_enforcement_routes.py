@@ -5,31 +5,23 @@ There is no log here: rules, requests and what others do in the database are fol
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
+from enforcement_kit import PROTECTION, enforcing, known_warehouse, register, rule, state, tag
 from rest_kit import Gateway, gateway, problem
 from typer.testing import CliRunner
 
 from kit.enforced import Warehouse
 from kit.eventually import eventually
 from lily.apps.cli import app
-from lily.apps.enforcement import EnforcementParts
-from lily.domain.errors import LilyError, Unavailable
-from lily.repositories.postgres.announcements import Announcements
-from lily.repositories.postgres.pool import Database
+from lily.domain.errors import LilyError
 from lily.settings import Settings
 from lily.targets.enforcement.reaching import reach
-
-PROTECTION = "/lily/v1/protection"
 
 
 @pytest.fixture(scope="module")
@@ -40,86 +32,8 @@ def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
 
 @pytest.fixture
 def warehouse(running: Gateway) -> Iterator[Warehouse]:
-    made = Warehouse(running.settings.database.url.get_secret_value())
-    yield made
-    running.execute("DELETE FROM connectors")
-    made.close()
-
-
-class WithoutLog(EnforcementParts):
-    """Orders no jobs: there is no log to put them on."""
-
-    async def order_scrape(self, tenant_id: str, connector_id: str) -> str:
-        raise Unavailable(f"there is no log for a job of {tenant_id} {connector_id}")
-
-
-@contextmanager
-def enforcing(settings: Settings, parts: type[EnforcementParts] = WithoutLog) -> Iterator[None]:
-    """The enforcer, as the dispatcher runs it."""
-    loop = asyncio.new_event_loop()
-
-    async def run() -> None:
-        database = Database(settings.database)
-        announcements = Announcements(database)
-        await database.open()
-        try:
-            async with announcements.running():
-                await parts(settings, database, database).enforcer(announcements).run()
-        finally:
-            await database.close()
-
-    task = loop.create_task(run())
-
-    def work() -> None:
-        with pytest.raises(asyncio.CancelledError):
-            loop.run_until_complete(task)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join(20)
-        loop.close()
-
-
-def register(api: Gateway, warehouse: Warehouse, **config: Any) -> str:
-    """The warehouse as a connector, with its columns as the scraper finds them."""
-    url = warehouse.admin.info
-    config |= {"host": "127.0.0.1", "port": url.port, "database": warehouse.database, "user": url.user}
-    body = {"type": "postgres", "name": warehouse.database, "secret": url.password, "config": config}
-    answer = api.call("POST", "/lily/v1/connectors/acme", json=body)
-    assert answer.status_code == 201, answer.text
-    connector_id = str(answer.json()["connector_id"])
-    for relation in ("customers", "orders", "buyers"):
-        place = warehouse.column(relation, "email")
-        metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
-        api.stored(
-            asset_id=place,
-            asset_name="email",
-            asset_type="column",
-            external_id=place,
-            data_source=warehouse.database,
-            metadata=metadata,
-        )
-    return connector_id
-
-
-def tag(api: Gateway, asset_id: str, name: str) -> None:
-    fact = {"tenant_id": "acme", "asset_id": asset_id, "tag": name, "is_partial": False, "is_asserted": True}
-    api.insert("effective_tags", fact | {"since": "2026-01-01", "cause": str(uuid4())})
-
-
-def rule(api: Gateway, **said: Any) -> str:
-    answer = api.call("POST", f"{PROTECTION}/rules", json=said)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["rule_id"])
-
-
-def state(api: Gateway, connector_id: str) -> dict[str, Any]:
-    answer = api.call("GET", f"{PROTECTION}/status/{connector_id}")
-    return dict(answer.json()) if answer.status_code == 200 else {}
+    with known_warehouse(running) as made:
+        yield made
 
 
 def ledger(api: Gateway, connector_id: str, reason: str) -> dict[str, bool]:

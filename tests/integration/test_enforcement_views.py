@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, LiteralString
 
 import psycopg
@@ -13,18 +12,10 @@ from kit.enforced import Warehouse, denied, enforce, masked
 from lily.domain.protection import Protection
 
 if TYPE_CHECKING:
-    from lily.standalone.services import Services
     from lily.targets.enforcement.connections import Connection
 
 REFUSED = psycopg.errors.InsufficientPrivilege
 THROUGH_THE_VIEW = "SELECT email FROM lily_masked_public.customers"
-
-
-@pytest.fixture
-def warehouse(services: Services) -> Iterator[Warehouse]:
-    made = Warehouse(services.environment["LILY_DATABASE_URL"])
-    yield made
-    made.close()
 
 
 def on_customers(warehouse: Warehouse, *columns: str) -> dict[str, tuple[Protection, ...]]:

@@ -8,8 +8,8 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from enforcement_kit import enforcing, know, known_warehouse, register, rule, state, tag
 from rest_kit import Gateway, gateway, problem
-from test_enforcement_routes import enforcing, register, rule, state, tag
 
 from kit.enforced import Warehouse
 from kit.eventually import eventually
@@ -26,10 +26,8 @@ def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
 
 @pytest.fixture
 def warehouse(running: Gateway) -> Iterator[Warehouse]:
-    made = Warehouse(running.settings.database.url.get_secret_value())
-    yield made
-    running.execute("DELETE FROM connectors")
-    made.close()
+    with known_warehouse(running) as made:
+        yield made
 
 
 def test_a_secret_that_cannot_be_read_stops_one_database_and_no_other(
@@ -106,11 +104,7 @@ def test_a_table_made_with_a_name_that_is_to_be_protected_is_found_without_a_scr
     running: Gateway, warehouse: Warehouse
 ) -> None:
     connector_id = register(running, warehouse)
-    place = warehouse.column("later", "email")
-    metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
-    about = {"data_source": warehouse.database, "metadata": metadata}
-    running.stored(asset_id=place, asset_name="email", asset_type="column", external_id=place, **about)
-    tag(running, place, "foreseen")
+    tag(running, know(running, warehouse, connector_id, ("later", "email")), "foreseen")
     rule(running, tag="foreseen")
     with enforcing(running.settings):
         eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
@@ -124,11 +118,7 @@ def test_the_ledger_tells_what_was_carried_out_and_that_the_rest_waits(
     running: Gateway, warehouse: Warehouse
 ) -> None:
     connector_id = register(running, warehouse)
-    name = warehouse.column("customers", "name")
-    metadata = json.dumps({"data_type": "text", "connector_id": connector_id})
-    about = {"data_source": warehouse.database, "metadata": metadata}
-    running.stored(asset_id=name, asset_name="name", asset_type="column", external_id=name, **about)
-    tag(running, name, "first")
+    tag(running, know(running, warehouse, connector_id, ("customers", "name")), "first")
     tag(running, warehouse.column("customers", "email"), "second")
     rule(running, tag="first")
     with enforcing(running.settings):

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 from identity_kit import ASSETS, PASSWORD, bearer, forget_everything, log_in, read_status, tokens, validate
 from rest_kit import Gateway, gateway, problem
 
+from kit.operators import environment_of
 from lily.apps.cli import main
 from lily.apps.gateway import build_app
 from lily.serving.rest.system import PUBLIC_PATHS
@@ -102,16 +103,7 @@ def test_a_public_path_stays_public_only_as_it_is_listed(api: Gateway) -> None:
 
 def lily(api: Gateway, folder: Path, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What the command prints, for the installation the gateway belongs to."""
-    settings = api.settings
-    lines = {
-        "LILY_AUTH_SECRET": settings.auth.secret.get_secret_value(),
-        "LILY_AUDIT_KEY": settings.audit.key.get_secret_value(),
-        "LILY_DATABASE_URL": settings.database.url.get_secret_value(),
-        "LILY_DATABASE_GATEWAY_PASSWORD": settings.database.gateway_password.get_secret_value(),
-        "LILY_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9",
-        "LILY_LAKE_WAREHOUSE": settings.lake.warehouse,
-        "LILY_SPARK_CHECKPOINTS": settings.spark.checkpoints,
-    }
+    lines = environment_of(api.settings)
     (folder / ENV_FILE).write_text("".join(f"{name}='{value}'\n" for name, value in lines.items()))
     sys.argv = ["lily", *arguments, "--data-dir", str(folder)]
     with pytest.raises(SystemExit) as ended:

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from confluent_kafka import Producer
 
+from kit.operators import environment_of
 from kit.receivers import Received, Receiver, Reply, receiver
 from lily.apps.connectors import open_connectors
 from lily.domain.deliveries import delivery_id
@@ -86,7 +87,8 @@ class Dispatchers:
 
     def __init__(self, settings: Settings, count: int) -> None:
         self._settings = settings
-        self._environment = {**os.environ, **environment_of(settings)}
+        own = {"PYTHONPATH": str(ROOT / "src"), "LILY_TARGETS_ALLOW": "127.0.0.0/8"}
+        self._environment = {**os.environ, **environment_of(settings), **own}
         self._log = (settings.data_dir / "dispatchers.log").open("ab")
         (settings.data_dir / "run").mkdir(exist_ok=True)
         self.processes = [self._start() for _ in range(count)]
@@ -122,26 +124,6 @@ def dispatchers(settings: Settings, count: int) -> Iterator[Dispatchers]:
         yield running
     finally:
         running.stop()
-
-
-def environment_of(settings: Settings) -> dict[str, str]:
-    """The variables that lead a process to the parts of a test."""
-    kafka, database = settings.kafka, settings.database
-    return {
-        "PYTHONPATH": str(ROOT / "src"),
-        "LILY_KAFKA_BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "LILY_KAFKA_USERNAME": kafka.username,
-        "LILY_KAFKA_PASSWORD": kafka.password.get_secret_value(),
-        "LILY_KAFKA_TOPIC_PREFIX": kafka.topic_prefix,
-        "LILY_DATABASE_URL": database.url.get_secret_value(),
-        "LILY_DATABASE_GATEWAY_PASSWORD": database.gateway_password.get_secret_value(),
-        "LILY_LAKE_WAREHOUSE": settings.lake.warehouse,
-        "LILY_SPARK_CHECKPOINTS": settings.spark.checkpoints,
-        "LILY_AUTH_SECRET": settings.auth.secret.get_secret_value(),
-        "LILY_AUDIT_KEY": settings.audit.key.get_secret_value(),
-        "LILY_SECRETS_KEYS": settings.secrets.keys.get_secret_value(),
-        "LILY_TARGETS_ALLOW": "127.0.0.0/8",
-    }
 
 
 def subscribe(
