@@ -17,13 +17,15 @@ from lily.log.changes import Positions
 from lily.log.producer import client_config
 from lily.settings import KafkaSettings
 
-_SECONDS = 2.0
-
 
 class LogBounds:
-    """Blocking; call it in a thread. Partitions that are gone, as those of a removed cell, are left out."""
+    """Blocking, for as long as its patience lasts; call it in a thread.
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    Partitions that are gone, as those of a removed cell, are left out.
+    """
+
+    def __init__(self, settings: KafkaSettings, patience_seconds: float) -> None:
+        self._patience_seconds = patience_seconds
         self._config = client_config(settings) | {"reconnect.backoff.max.ms": 1000}
         self._client: AdminClient | None = None
 
@@ -43,20 +45,22 @@ class LogBounds:
         try:
             if self._client is None:
                 self._client = AdminClient(self._config)
-            answers = self._client.list_offsets(question, request_timeout=_SECONDS) if question else {}
+            seconds = self._patience_seconds
+            answers = self._client.list_offsets(question, request_timeout=seconds) if question else {}
             for place, answer in answers.items():
-                if (offset := _offset(answer)) is not None:
+                if (offset := _offset(answer, seconds)) is not None:
                     found.setdefault(place.topic, {})[place.partition] = offset
         except (KafkaException, TimeoutError) as error:
             # A broker that came back under another epoch is never believed by an old client.
             self._client = None
-            raise Unavailable(f"Kafka does not answer ({error}); try again", part="kafka") from error
+            said = str(error) or f"nothing in {self._patience_seconds:g} s"
+            raise Unavailable(f"Kafka does not answer ({said}); try again", part="kafka") from error
         return found
 
 
-def _offset(answer: Future[ListOffsetsResultInfo]) -> int | None:
+def _offset(answer: Future[ListOffsetsResultInfo], seconds: float) -> int | None:
     try:
-        return answer.result(_SECONDS).offset
+        return answer.result(seconds).offset
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None

@@ -29,7 +29,7 @@ _AT_ONCE = 4
 class CatchingUp:
     def __init__(self, settings: KafkaSettings, feed: SharedFeed) -> None:
         self._settings = settings
-        self._bounds = LogBounds(settings)
+        self._bounds = LogBounds(settings, patience_seconds=10.0)
         self._feed = feed
         self._turns = asyncio.Semaphore(_AT_ONCE)
 

@@ -47,7 +47,7 @@ class SharedFeed:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._bounds = LogBounds(settings)
+        self._bounds = LogBounds(settings, patience_seconds=2.0)
         self._hearers: list[Hearer] = []
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
