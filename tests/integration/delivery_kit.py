@@ -85,8 +85,8 @@ class Dispatch:
         self.noted: list[UUID] = []
         self.loop = Deliverer(self.queues, self.targets, connectors.switch_off, self._note)
 
-    async def _note(self, shipment: Shipment) -> None:
-        self.noted.append(shipment.delivery_id)
+    async def _note(self, shipments: Sequence[Shipment]) -> None:
+        self.noted += [shipment.delivery_id for shipment in shipments]
 
     async def enqueue(self, *wanted: NewDelivery) -> int:
         return await self.queues.enqueue(wanted)

@@ -43,8 +43,8 @@ def test_a_delivery_about_a_tagged_asset_is_noted_with_its_subscription_and_targ
         database = Database(settings.database)
         await database.open()
         try:
-            for each in (shipment(None), shipment("plain"), shipment("unknown"), told):
-                await Outgoing(PostgresAssets(database), trail)(each)
+            leaving = [shipment(None), shipment("plain"), shipment("unknown"), told]
+            await Outgoing(PostgresAssets(database), trail)(leaving)
         finally:
             await database.close()
 

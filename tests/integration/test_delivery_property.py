@@ -124,18 +124,17 @@ class Deliveries(RuleBasedStateMachine):
             self.do(dispatcher.queues.postpone(shipment, NO, 0.1, 300))
             self.model.postpone(holder, place, id_, 300)
             return
-        self.do(dispatcher.queues.finish(shipment, OK, Status.DELIVERED, 0.1))
+        finished = self.do(dispatcher.queues.finish(shipment, OK, Status.DELIVERED, 0.1))
         self.model.finish(place, id_, "delivered")
         queue = self.model.queues[place]
+        assert finished.left == len(queue.pending)
         goes_on = (
             queue.holder == holder
             and bool(queue.pending)
             and queue.next_at <= self.model.now < queue.lease_until
             and self.model.held_until.get(place[0], 0.0) <= self.model.now
         )
-        is_left = queue.holder == holder and not queue.pending
-        assert self.do(dispatcher.queues.leave(name)) == is_left
-        if is_left:
+        if not finished.left:
             self.model.release(holder, place)
             return
         assert self.do(dispatcher.queues.renew(name)) == goes_on

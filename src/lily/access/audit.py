@@ -1,6 +1,6 @@
 """Records acts for the audit without making the caller wait: a spool on disk, emptied into the chains.
 
-An entry outlives the process when `record` returns. It is in PostgreSQL a twentieth of a second later, or as
+An entry outlives the process when `record` returns. It is in PostgreSQL a fifth of a second later, or as
 soon as PostgreSQL is back (ADR 16).
 """
 
@@ -24,7 +24,7 @@ from lily.repositories.postgres.pool import connection_arguments
 
 __all__ = ["INSTALLATION", "AuditEntry", "AuditTrail"]
 
-FLUSH_SECONDS = 0.05
+FLUSH_SECONDS = 0.2
 _RETRY_SECONDS = 1.0
 _CLOSE_SECONDS = 10.0
 _PIECE_BYTES = 256 * 1024

@@ -11,7 +11,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,6 +61,15 @@ class Switch(Protocol):
 
 
 @dataclass(frozen=True)
+class _Begun:
+    """A message that is to be sent now, or that must wait for another one of its group."""
+
+    target: Target
+    shipment: Shipment
+    must_wait: bool
+
+
+@dataclass(frozen=True)
 class _Attempt:
     shipment: Shipment
     receipt: Receipt
@@ -75,7 +84,7 @@ class Deliverer:
         queues: DeliveryQueues,
         targets: OpenTargets,
         switch_off: Switch,
-        note: Callable[[Shipment], Awaitable[None]],
+        note: Callable[[Sequence[Shipment]], Awaitable[None]],
     ) -> None:
         self._note = note
         self._queues = queues
@@ -152,12 +161,37 @@ class Deliverer:
             return 0
         rooms = {target: self._room(target) for target in {*self._sending, *self._slow}}
         claimed = await self._queues.claim(rooms, TARGET_ROOM, most)
-        for name in claimed:
+        if not claimed:
+            return 0
+        try:
+            begun = await self._begin(claimed)
+        except _LOST:
+            await self._release(claimed)
+            raise
+        for name, first in begun.items():
             self._sending[(name.tenant_id, name.connector_id)] += 1
-            task = asyncio.create_task(self._serve(name))
+            task = asyncio.create_task(self._serve(name, first))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+        await self._release([name for name in claimed if name not in begun])
         return len(claimed)
+
+    async def _begin(self, names: Sequence[QueueName]) -> dict[QueueName, _Begun]:
+        """The first message of each of these queues, noted in the audit; of an empty one none."""
+        targets = {name: await self._targets.of(name.tenant_id, name.connector_id) for name in names}
+        keeps = {name: target.keeps_groups for name, target in targets.items()}
+        begun = await self._queues.begin(keeps)
+        await self._note([shipment for shipment, must_wait in begun if not must_wait])
+        return {
+            shipment.queue: _Begun(targets[shipment.queue], shipment, must_wait)
+            for shipment, must_wait in begun
+        }
+
+    async def _release(self, names: Sequence[QueueName]) -> None:
+        """Others may send from these; if that cannot be said, the lease ends by itself, in a minute."""
+        with suppress(*_LOST):
+            for name in names:
+                await self._queues.release(name)
 
     def _room(self, target: tuple[str, str]) -> int:
         room = SLOW_ROOM if target in self._slow else TARGET_ROOM
@@ -168,63 +202,73 @@ class Deliverer:
         wait = _HELD_SECONDS if is_held else _IDLE_SECONDS
         return wait if due is None else max(0.01, min(wait, due))
 
-    async def _serve(self, name: QueueName) -> None:
+    async def _serve(self, name: QueueName, first: _Begun) -> None:
         key = (name.tenant_id, name.connector_id)
+        is_more = True
         try:
-            await self._send_in_order(name, await self._targets.of(*key))
+            is_more = await self._send_in_order(name, first)
         except _LOST as error:
             _log.warning("delivery_interrupted", connector=name.connector_id, error=str(error))
-            with suppress(*_LOST):  # else the lease ends by itself, in a minute
-                await self._queues.release(name)
+            await self._release([name])
         finally:
+            is_more = is_more or not self._room(key) or self._sending.total() >= _MOST_SENDING
             self._sending[key] -= 1
             if not self._sending[key]:
                 del self._sending[key]
-            self._wake.set()
+            if is_more:
+                self._wake.set()
 
-    async def _send_in_order(self, name: QueueName, target: Target) -> None:
-        while begun := await self._queues.begin({name: target.keeps_groups}):
-            [(shipment, must_wait)] = begun
-            if must_wait:
-                await self._queues.step_back(shipment, _GROUP_PAUSE)
-                return
-            await self._note(shipment)
-            if not await self._conclude(await _attempt(target, shipment)):
-                return
-            if await self._queues.leave(name):
-                return
+    async def _send_in_order(self, name: QueueName, first: _Begun) -> bool:
+        """One message after the other; whether any is left for later."""
+        begun: _Begun | None = first
+        while begun:
+            if begun.must_wait:
+                await self._queues.step_back(begun.shipment, _GROUP_PAUSE)
+                return True
+            left = await self._conclude(await _attempt(begun.target, begun.shipment))
+            if left is None or not left:
+                return left is None
             if not await self._queues.renew(name):
                 break
+            begun = (await self._begin([name])).get(name)
         await self._queues.release(name)
+        return True
 
-    async def _conclude(self, attempt: _Attempt) -> bool:
-        """Write down what came of it; false when the queue now waits."""
+    async def _conclude(self, attempt: _Attempt) -> int | None:
+        """Write down what came of it; how many messages are left in the queue, None when it now waits."""
         shipment, receipt = attempt.shipment, attempt.receipt
         self._judge_speed(attempt)
         DELIVERIES.labels(receipt.outcome.value).inc()
         if receipt.outcome is Outcome.DELIVERED:
-            await self._queues.finish(shipment, receipt, Status.DELIVERED, attempt.seconds)
+            finished = await self._queues.finish(shipment, receipt, Status.DELIVERED, attempt.seconds)
             DELIVERY_SECONDS.observe((datetime.now(UTC) - shipment.told_at).total_seconds())
-            return True
+            return finished.left
         if receipt.outcome is Outcome.FAILED:
             if receipt.is_throttled and _age(shipment) < MOST_PUT_OFF:
-                return await self._put_off(shipment, receipt)
+                await self._put_off(shipment, receipt)
+                return None
             pause = pause_after(shipment.failures + 1, random.random(), receipt.retry_after)
             if pause is not None:
                 await self._queues.postpone(shipment, receipt, attempt.seconds, pause)
-                return False
+                return None
+        return await self._give_up(attempt)
+
+    async def _give_up(self, attempt: _Attempt) -> int:
+        shipment, receipt = attempt.shipment, attempt.receipt
         if receipt.outcome is Outcome.GONE:
             await self._end(shipment.queue, "it wants nothing any more", receipt)
-        dead_in_row = await self._queues.finish(shipment, receipt, Status.DEAD, attempt.seconds)
-        if dead_in_row >= MOST_DEAD:
-            await self._end(shipment.queue, f"it took none of {dead_in_row} messages in a row", receipt)
+        finished = await self._queues.finish(shipment, receipt, Status.DEAD, attempt.seconds)
+        if finished.dead_in_row >= MOST_DEAD:
+            await self._end(
+                shipment.queue, f"it took none of {finished.dead_in_row} messages in a row", receipt
+            )
         _log.warning(
             "delivery_dead",
             tenant=shipment.queue.tenant_id,
             delivery=str(shipment.delivery_id),
             reason=receipt.detail,
         )
-        return True
+        return finished.left
 
     async def _end(self, name: QueueName, why: str, receipt: Receipt) -> None:
         await self._switch_off(name.tenant_id, name.connector_id, f"{why} ({receipt.detail[:500]})")
@@ -236,12 +280,11 @@ class Deliverer:
         else:
             self._slow.add(target)
 
-    async def _put_off(self, shipment: Shipment, receipt: Receipt) -> bool:
+    async def _put_off(self, shipment: Shipment, receipt: Receipt) -> None:
         """The whole target is left alone for as long as it asked for."""
         pause = min(max(receipt.retry_after or 0.0, _GROUP_PAUSE), MOST_HELD)
         await self._queues.hold_target(shipment.queue, pause)
         await self._queues.step_back(shipment, pause)
-        return False
 
     async def _forget_forever(self) -> None:
         while True:

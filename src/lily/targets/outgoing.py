@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
@@ -23,26 +24,30 @@ class Outgoing:
         self._assets = assets
         self._trail = trail
 
-    async def __call__(self, shipment: Shipment) -> None:
-        """Note one attempt; `Unavailable` when that cannot be, and then nothing leaves."""
-        tenant_id, asset_id = shipment.queue.tenant_id, shipment.message.asset_id
-        if asset_id is None:
-            return
-        known = (await self._assets.traits(tenant_id, [asset_id])).get(asset_id)
-        if known is None or not known.traits.tags:
-            return
-        self._trail.record(
-            AuditEntry(
-                tenant_id=tenant_id,
-                actor=f"subscription:{shipment.subscription_id}",
-                acting_as="",
-                address=f"connector:{shipment.queue.connector_id}",
-                action="deliver",
-                resource_kind=ASSET,
-                resource_id=asset_id,
-                allowed=True,
-                reason=f"delivery {shipment.delivery_id}, attempt {shipment.attempt}",
-                trace_id="",
-                at=datetime.now(UTC),
-            )
-        )
+    async def __call__(self, shipments: Sequence[Shipment]) -> None:
+        """Note one attempt of each; `Unavailable` when that cannot be, and then nothing leaves."""
+        of_tenants: dict[str, list[tuple[str, Shipment]]] = defaultdict(list)
+        for shipment in shipments:
+            if shipment.message.asset_id is not None:
+                of_tenants[shipment.queue.tenant_id].append((shipment.message.asset_id, shipment))
+        for tenant_id, leaving in of_tenants.items():
+            known = await self._assets.traits(tenant_id, [asset_id for asset_id, _ in leaving])
+            for asset_id, shipment in leaving:
+                if asset_id in known and known[asset_id].traits.tags:
+                    self._trail.record(_entry(asset_id, shipment))
+
+
+def _entry(asset_id: str, shipment: Shipment) -> AuditEntry:
+    return AuditEntry(
+        tenant_id=shipment.queue.tenant_id,
+        actor=f"subscription:{shipment.subscription_id}",
+        acting_as="",
+        address=f"connector:{shipment.queue.connector_id}",
+        action="deliver",
+        resource_kind=ASSET,
+        resource_id=asset_id,
+        allowed=True,
+        reason=f"delivery {shipment.delivery_id}, attempt {shipment.attempt}",
+        trace_id="",
+        at=datetime.now(UTC),
+    )

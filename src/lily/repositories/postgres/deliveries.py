@@ -6,7 +6,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -32,6 +32,13 @@ _MOST_FORGOTTEN = 10_000
 #: disk four times for each message allowed 20 messages a second.
 _OPTIONS = "-c timezone=UTC -c statement_timeout=10000 -c jit=off -c synchronous_commit=off"
 _SQL = load("deliveries.sql")
+
+
+class Finished(NamedTuple):
+    """How many messages in a row the target has now failed to take, and how many are left in the queue."""
+
+    dead_in_row: int
+    left: int
 
 
 class DeliveryQueues:
@@ -138,14 +145,14 @@ class DeliveryQueues:
         """Whether this dispatcher still holds the queue and has a message to send from it now."""
         return bool(await self._run("renew", _of(name) | {"holder": self.holder, "lease": LEASE_SECONDS}))
 
-    async def finish(self, shipment: Shipment, receipt: Receipt, status: Status, seconds: float) -> int:
-        """The message is delivered or dead; it took so long. Returns how many in a row the target has now
-        failed to take."""
+    async def finish(self, shipment: Shipment, receipt: Receipt, status: Status, seconds: float) -> Finished:
+        """The message is delivered or dead; it took so long. A queue with nothing left is released."""
         place = None if receipt.place is None else Jsonb(dict(receipt.place))
         values = _told(shipment, receipt, seconds) | {"status": status.value, "place": place}
         values["counts"] = status is Status.DEAD and receipt.blames_target
-        [(dead_in_row,)] = await self._run("finish", values)
-        return int(dead_in_row)
+        values["holder"] = self.holder
+        [(dead_in_row, left)] = await self._run("finish", values)
+        return Finished(dead_in_row, left)
 
     async def tell_owners(self, tenant_id: str, connector_id: str, message: Message) -> list[str]:
         """Make a notification for everybody who has something told to this target; returns who they are."""
@@ -170,14 +177,9 @@ class DeliveryQueues:
         """Nothing goes to this queue's target for so long."""
         await self._run("hold_target", _of(name) | {"seconds": pause})
 
-    async def leave(self, name: QueueName) -> bool:
-        """Whether nothing was left in the queue, which is then gone."""
-        return bool(await self._run("leave", _of(name) | {"holder": self.holder}))
-
     async def release(self, name: QueueName) -> None:
         """Others may send from this queue."""
         await self._run("release", _of(name) | {"holder": self.holder})
-        await self._run("remove_empty", _of(name))
 
     async def next_due(self) -> tuple[float | None, bool]:
         """In how many seconds something is due, and whether something is that cannot be claimed now."""

@@ -123,7 +123,8 @@ SELECT d.tenant_id, d.connector_id::text, d.queue, d.delivery_id, d.subscription
 FROM begun AS d LEFT JOIN opened AS o USING (tenant_id, connector_id, subscription_id, group_key)
 
 -- name: finish
--- Called by the delivery loop: the message is delivered, or dead. Counted once, whoever finishes it.
+-- Called by the delivery loop: the message is delivered, or dead. Counted once, whoever finishes it. A queue with
+-- nothing left is held by nobody, and stays until it is forgotten.
 WITH done AS (
     UPDATE deliveries AS d SET status = %(status)s, finished_at = coalesce(%(now)s, clock_timestamp()),
         is_uncertain = false, error = %(error)s, rendered = %(rendered)s, log = d.log || %(entry)s::jsonb,
@@ -147,11 +148,17 @@ WITH done AS (
     WHERE t.tenant_id = %(tenant_id)s AND t.connector_id = done.connector_id
         AND (%(counts)s OR (%(status)s = 'delivered' AND t.dead_in_row > 0))
     RETURNING t.dead_in_row
+), number AS (
+    SELECT count(*) AS done FROM done
 ), dequeued AS (
-    UPDATE delivery_queues AS q SET pending = q.pending - (SELECT count(*) FROM done)
+    UPDATE delivery_queues AS q SET pending = q.pending - number.done,
+        holder = CASE WHEN q.pending > number.done OR q.holder <> %(holder)s THEN q.holder END,
+        lease_until = CASE WHEN q.pending > number.done OR q.holder <> %(holder)s THEN q.lease_until END
+    FROM number
     WHERE q.tenant_id = %(tenant_id)s AND q.connector_id = %(connector_id)s AND q.queue = %(queue)s
+    RETURNING q.pending
 )
-SELECT coalesce((SELECT dead_in_row FROM counted), 0)
+SELECT coalesce((SELECT dead_in_row FROM counted), 0), coalesce((SELECT pending FROM dequeued), 0)::integer
 
 -- name: forgive
 -- Called when a target was switched off: once it is switched on again, it is counted anew.
@@ -190,19 +197,6 @@ WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s
 -- Called by the delivery loop when it sends no more from a queue it holds.
 UPDATE delivery_queues SET holder = NULL, lease_until = NULL
 WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s AND queue = %(queue)s AND holder = %(holder)s
-
--- name: leave
--- Called by the delivery loop after a message: a queue it holds is gone when nothing is left in it.
-DELETE FROM delivery_queues
-WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s AND queue = %(queue)s AND holder = %(holder)s
-    AND pending = 0
-RETURNING queue
-
--- name: remove_empty
--- Called by the delivery loop after it has released a queue.
-DELETE FROM delivery_queues
-WHERE tenant_id = %(tenant_id)s AND connector_id = %(connector_id)s AND queue = %(queue)s AND holder IS NULL
-    AND pending = 0
 
 -- name: next_due
 -- Called by the delivery loop before it sleeps: the seconds until something is due, and whether something is due
