@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from lily.access.calls import Deleting, Writing
 from lily.access.decisions import Action
 from lily.access.requests import JSON_TYPES, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import Forbidden, InvalidInput, LilyError
 from lily.ingest.assertions import Draft, draft_assertion, draft_purge, replacing
 from lily.ingest.assets import AssetBody, AssetPatch
@@ -46,21 +47,19 @@ class AssetWrites:
         self._describe = describe
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["assets"])
         one = ASSETS + "/{asset_id:path}"
         changed = answers(s200="AssetDocument", s202="Accepted")
         posted = answers(s200="AssetDocument|BatchAnswer", s201="AssetDocument", s202="Accepted|BatchAnswer")
+        posts = accepts("AssetBody", "AssetBatch")
         patches = accepts("AssetPatch", media_types=(MERGE_PATCH, *JSON_TYPES))
-        for path, method, handler, operation, taken, given in (
-            (ASSETS, "POST", self.post, "postMetadata", accepts("AssetBody", "AssetBatch"), posted),
-            (one, "PUT", self.put, "putMetadata", accepts("AssetBody"), changed),
-            (one, "PATCH", self.patch, "patchMetadata", patches, changed),
-            (one, "DELETE", self.delete, "deleteMetadata", accepts(), changed | answers(s204="")),
-        ):
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=given
-            )
-        return router
+        deleted = changed | answers(s204="")
+        return add_routes(
+            APIRouter(tags=["assets"]),
+            Route(ASSETS, "POST", self.post, "postMetadata", posted, posts),
+            Route(one, "PUT", self.put, "putMetadata", changed, accepts("AssetBody")),
+            Route(one, "PATCH", self.patch, "patchMetadata", changed, patches),
+            Route(one, "DELETE", self.delete, "deleteMetadata", deleted, accepts()),
+        )
 
     async def post(self, request: Request, call: Writing) -> Response:
         """Create or change one asset, or up to 1,000 as `{"assets": […]}`."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from lily.access.routers import Responses
 from lily.ingest.assets import AssetBatch, AssetBody, AssetPatch, EntityBody, EntityUpdate
 from lily.ingest.incidents import Assignment, Comment, Remark, Resolution
 from lily.ingest.lineage import (
@@ -59,7 +60,7 @@ def accepts(*shapes: str, media_types: tuple[str, ...] = (JSON,)) -> dict[str, A
     return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
 
 
-def answers(**by_status: str) -> dict[int | str, dict[str, Any]]:
+def answers(**by_status: str) -> Responses:
     """What an operation answers: `s200="AssetDocument"`; a shape of "" means no body."""
     return {
         int(status[1:]): _answer(tuple(filter(None, shapes.split("|"))))

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 from lily.access.calls import Call, Writing
 from lily.access.decisions import Action, Resource
 from lily.access.requests import check_id, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.lineage import EVERYBODY
 from lily.ingest.lineage import (
     Classification,
@@ -39,21 +40,18 @@ class ClassificationWrites:
         self._writer = writer
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["classification"])
         given = answers(s200="LineageAnswer", s202="LineageAnswer")
         one, tag = CLASSIFICATION + "/{asset_id:path}", TAGS + "/{tag:path}"
-        for path, method, handler, operation, taken in (
-            (CLASSIFICATION, "POST", self.post, "postClassification", accepts("Classification")),
-            (one + "/opt-out", "PUT", self.opt_out, "putOptOut", accepts("OptOut")),
-            (one + "/opt-out", "DELETE", self.opt_in, "deleteOptOut", accepts()),
-            (one, "DELETE", self.delete, "deleteClassification", accepts()),
-            (tag, "PUT", self.define, "putTag", accepts("TagDefinition")),
-            (tag, "DELETE", self.undefine, "deleteTag", accepts()),
-        ):
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=given
-            )
-        return router
+        classification = accepts("Classification")
+        return add_routes(
+            APIRouter(tags=["classification"]),
+            Route(CLASSIFICATION, "POST", self.post, "postClassification", given, classification),
+            Route(one + "/opt-out", "PUT", self.opt_out, "putOptOut", given, accepts("OptOut")),
+            Route(one + "/opt-out", "DELETE", self.opt_in, "deleteOptOut", given, accepts()),
+            Route(one, "DELETE", self.delete, "deleteClassification", given, accepts()),
+            Route(tag, "PUT", self.define, "putTag", given, accepts("TagDefinition")),
+            Route(tag, "DELETE", self.undefine, "deleteTag", given, accepts()),
+        )
 
     async def post(self, request: Request, call: Writing) -> Response:
         """Assert tags on an asset; those whose definition says so reach what is downstream."""

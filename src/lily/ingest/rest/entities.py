@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 from lily.access.calls import Deleting, Writing
 from lily.access.decisions import Action
 from lily.access.requests import MalformedRequest, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import InvalidInput
 from lily.ingest.assertions import Draft, draft_assertion
 from lily.ingest.assets import EntityBody, EntityUpdate
@@ -43,18 +44,14 @@ class EntityWrites:
         self._writer = writer
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["entities"])
         one = "/metadata/{metadata_id:path}"
         given = answers(s200="EntityAnswer", s202="EntityAnswer")
-        for path, method, handler, operation, taken in (
-            ("/ingest-metadata", "POST", self.ingest, "ingestEntity", accepts("EntityBody")),
-            (one, "PUT", self.update, "updateEntity", accepts("EntityUpdate")),
-            (one, "DELETE", self.delete, "deleteEntity", accepts()),
-        ):
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=given
-            )
-        return router
+        return add_routes(
+            APIRouter(tags=["entities"]),
+            Route("/ingest-metadata", "POST", self.ingest, "ingestEntity", given, accepts("EntityBody")),
+            Route(one, "PUT", self.update, "updateEntity", given, accepts("EntityUpdate")),
+            Route(one, "DELETE", self.delete, "deleteEntity", given, accepts()),
+        )
 
     async def ingest(self, request: Request, call: Writing) -> Response:
         """Create an entity; its id is new."""

@@ -10,6 +10,7 @@ from fastapi.responses import Response
 
 from lily.access.calls import Call, Writing
 from lily.access.requests import JSON_TYPES, check_id, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.incidents import StepKind
 from lily.ingest.incidents import Assignment, Comment, Remark, Resolution, draft_act
 from lily.ingest.payloads import Decoder
@@ -50,18 +51,14 @@ class IncidentWrites:
         self._require = require
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=INCIDENTS + "/{incident_id}", tags=["incidents"])
         given = answers(s200="IncidentAnswer", s202="LineageAnswer")
-        for name, (_, _, shape) in _ACTS.items():
-            router.add_api_route(
-                f"/{name}",
-                self._handler(name),
-                methods=["POST"],
-                operation_id=f"{name}Incident",
-                openapi_extra=accepts(shape),
-                responses=given,
-            )
-        return router
+        return add_routes(
+            APIRouter(prefix=INCIDENTS + "/{incident_id}", tags=["incidents"]),
+            *(
+                Route(f"/{name}", "POST", self._handler(name), f"{name}Incident", given, accepts(shape))
+                for name, (_, _, shape) in _ACTS.items()
+            ),
+        )
 
     def _handler(self, name: str) -> Callable[..., Awaitable[Response]]:
         async def act(request: Request, call: Writing, incident_id: str) -> Response:

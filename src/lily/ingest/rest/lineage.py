@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse, Response
 
 from lily.access.calls import Call, Writing
 from lily.access.requests import check_id, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.domain.lineage import EVERYBODY, RelationshipType
 from lily.domain.tags import EVERY_TAG
@@ -55,18 +56,15 @@ class LineageWrites:
         self._lineage = lineage
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["lineage"])
-        posted = answers(s200="LineageAnswer", s202="LineageAnswer")
+        given = answers(s200="LineageAnswer", s202="LineageAnswer")
         bodies = accepts("Relationship", "RelationshipBatch")
-        for path, method, handler, operation, taken in (
-            (LINEAGE, "POST", self.post, "postLineage", bodies),
-            (LINEAGE + "/sql", "POST", self.post_sql, "postSqlLineage", accepts("SqlText")),
-            (LINEAGE + "/{asset_id:path}", "DELETE", self.delete, "deleteLineage", accepts()),
-        ):
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=taken, responses=posted
-            )
-        return router
+        one = LINEAGE + "/{asset_id:path}"
+        return add_routes(
+            APIRouter(tags=["lineage"]),
+            Route(LINEAGE, "POST", self.post, "postLineage", given, bodies),
+            Route(LINEAGE + "/sql", "POST", self.post_sql, "postSqlLineage", given, accepts("SqlText")),
+            Route(one, "DELETE", self.delete, "deleteLineage", given, accepts()),
+        )
 
     async def post(self, request: Request, call: Writing) -> Response:
         """Assert one edge, or up to 1,000 as `{"relationships": […]}`; ends need not exist yet."""

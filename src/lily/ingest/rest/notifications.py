@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from lily.access.calls import Call, Reading, Writing
 from lily.access.decisions import Action
 from lily.access.requests import check_id, read_body
+from lily.access.routers import Route, add_routes
 from lily.access.subscriptions import KIND, check_writes, find_subscription
 from lily.ingest.notifications import NotificationRequest
 from lily.ingest.payloads import Decoder
@@ -39,21 +40,12 @@ class NotificationWrites:
     subscriptions: PostgresSubscriptions
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["notifications"])
-        for path, handler, operation, taken in (
-            (NOTIFICATIONS, self.post, "postNotification", accepts("NotificationRequest")),
-            (TEST, self.test, "testSubscription", accepts()),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=["POST"],
-                operation_id=operation,
-                status_code=202,
-                openapi_extra=taken,
-                responses=answers(s202="NotificationReceipt"),
-            )
-        return router
+        given, posts = answers(s202="NotificationReceipt"), accepts("NotificationRequest")
+        return add_routes(
+            APIRouter(tags=["notifications"]),
+            Route(NOTIFICATIONS, "POST", self.post, "postNotification", given, posts, status=202),
+            Route(TEST, "POST", self.test, "testSubscription", given, accepts(), status=202),
+        )
 
     async def post(self, request: Request, call: Writing) -> Response:
         """Have something told about an asset one may change, as if it had happened to it."""

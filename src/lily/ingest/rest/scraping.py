@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
+from lily.access.routers import Route, add_routes
 from lily.domain.connectors import Connector
 from lily.domain.errors import InvalidInput, NotFound
 from lily.domain.scraping import Mode
@@ -61,21 +62,13 @@ class ScrapingRoutes:
     jobs: ScrapingJobs
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=ONE, tags=["connectors"])
-        for path, method, handler, operation, status, model in (
-            ("/scrape", "POST", self.scrape, "scrapeConnector", 202, ScrapingJobDocument),
-            ("/jobs", "GET", self.list, "listScrapingJobs", 200, ScrapingJobList),
-            ("/jobs/{job_id}", "GET", self.get, "getScrapingJob", 200, ScrapingJobDocument),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                status_code=status,
-                responses={status: {"model": model}},
-            )
-        return router
+        job = ScrapingJobDocument
+        return add_routes(
+            APIRouter(prefix=ONE, tags=["connectors"]),
+            Route("/scrape", "POST", self.scrape, "scrapeConnector", job, status=202),
+            Route("/jobs", "GET", self.list, "listScrapingJobs", ScrapingJobList),
+            Route("/jobs/{job_id}", "GET", self.get, "getScrapingJob", job),
+        )
 
     async def scrape(
         self, call: WritingConnectors, tenant_id: str, connector_id: UUID, mode: Which = Mode.INCREMENTAL

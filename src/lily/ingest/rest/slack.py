@@ -23,6 +23,7 @@ from lily.access.notebooks import Notebook
 from lily.access.origins import origin_of
 from lily.access.principals import Principal
 from lily.access.requests import Preference, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.conditions import Circumstances
 from lily.domain.errors import Forbidden, NotFound
 from lily.domain.event_ids import batch_id_from_key
@@ -64,16 +65,8 @@ class SlackRoutes:
 
     def router(self) -> APIRouter:
         """Before the routes of other webhooks, whose path would take it."""
-        router = APIRouter(tags=["incidents"])
-        router.add_api_route(
-            SLACK,
-            self.press,
-            methods=["POST"],
-            operation_id="postSlackInteraction",
-            openapi_extra=_BODY,
-            response_class=Response,
-        )
-        return router
+        press = Route(SLACK, "POST", self.press, "postSlackInteraction", takes=_BODY, response_class=Response)
+        return add_routes(APIRouter(tags=["incidents"]), press)
 
     async def press(self, request: Request, connector_id: str) -> Response:
         """Do what a pressed button says; 403 unless Slack has signed it lately."""

@@ -18,6 +18,7 @@ from lily.access.origins import origin_of
 from lily.access.principals import Principal
 from lily.access.requests import JSON_TYPES, read_body
 from lily.access.roles import CONNECTOR
+from lily.access.routers import Route, add_routes
 from lily.domain.conditions import Circumstances
 from lily.domain.connectors import Connector
 from lily.domain.errors import Forbidden
@@ -53,20 +54,12 @@ class WebhookRoutes:
     sources: Mapping[str, WebhookSource]
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["incidents"])
-        for path, handler, operation in (
-            (SEEDED, self.monte_carlo, "postMonteCarloWebhook"),
-            (CONNECTORS, self.connector, "postWebhook"),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=["POST"],
-                operation_id=operation,
-                openapi_extra=_BODY,
-                responses=answers(s200="WebhookAnswer"),
-            )
-        return router
+        given = answers(s200="WebhookAnswer")
+        return add_routes(
+            APIRouter(tags=["incidents"]),
+            Route(SEEDED, "POST", self.monte_carlo, "postMonteCarloWebhook", given, _BODY),
+            Route(CONNECTORS, "POST", self.connector, "postWebhook", given, _BODY),
+        )
 
     async def monte_carlo(self, request: Request) -> Response:
         """Monte Carlo's webhook; whose it is, its signature tells."""

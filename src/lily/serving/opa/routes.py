@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action as Asked
 from lily.access.requests import JSON_TYPES, read_body
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import InvalidInput
 from lily.serving.opa.answers import Answers
 from lily.serving.opa.askers import Askers
@@ -24,7 +25,6 @@ from lily.serving.opa.documents import (
 )
 from lily.serving.opa.live_books import ProtectionBooks
 from lily.serving.opa.questions import Action, Question, view_expression
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.bodies import body_of, parse_model
 
 PREFIX = "/v1/data/trino"
@@ -45,23 +45,15 @@ class OpaRoutes:
     askers: Askers
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=PREFIX, tags=["protection"])
-        for path, handler, operation, model in (
-            ("/allow", self.allow, "opaAllow", OpaAllowed),
-            ("/batch", self.batch, "opaBatch", OpaShown),
-            ("/rowFilters", self.row_filters, "opaRowFilters", OpaRowFilters),
-            ("/columnMask", self.column_mask, "opaColumnMask", OpaColumnMask),
-            ("/batchColumnMasks", self.batch_column_masks, "opaBatchColumnMasks", OpaColumnMasks),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=["POST"],
-                operation_id=operation,
-                openapi_extra=body_of(Question),
-                responses=answers_with(model),
-            )
-        return router
+        asked, masks = body_of(Question), "/batchColumnMasks"
+        return add_routes(
+            APIRouter(prefix=PREFIX, tags=["protection"]),
+            Route("/allow", "POST", self.allow, "opaAllow", OpaAllowed, asked),
+            Route("/batch", "POST", self.batch, "opaBatch", OpaShown, asked),
+            Route("/rowFilters", "POST", self.row_filters, "opaRowFilters", OpaRowFilters, asked),
+            Route("/columnMask", "POST", self.column_mask, "opaColumnMask", OpaColumnMask, asked),
+            Route(masks, "POST", self.batch_column_masks, "opaBatchColumnMasks", OpaColumnMasks, asked),
+        )
 
     async def allow(self, request: Request, call: Asking, unknown: Unknown = "deny") -> Response:
         """Whether an operation may be done (`opa.policy.uri`)."""

@@ -14,11 +14,12 @@ from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
 from lily.access.explanations import covers
 from lily.access.requests import check_id, check_uuid
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.policies import PostgresPolicies
 from lily.serving.rest.access_answers import AssetPolicies, PolicyDocument, PolicyPage
-from lily.serving.rest.answers import answer, answers_with
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.pages import PageTokens, page_size
 from lily.serving.rest.policy_documents import PolicyBody, stored_policy_document
@@ -40,30 +41,18 @@ class PolicyRoutes:
     tokens: PageTokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["access"])
-        one, body = POLICIES + "/{policy_id}", body_of(PolicyBody)
-        for path, method, handler, operation, extra, model in (
-            (CONTROL, "POST", self.create, "postAccessControl", body, PolicyDocument),
-            (CONTROL + "/{asset_id:path}", "GET", self.concerning, "getAccessControl", None, AssetPolicies),
-            (POLICIES, "POST", self.create, "createPolicy", body, PolicyDocument),
-            (POLICIES, "GET", self.list, "listPolicies", None, PolicyPage),
-            (one, "GET", self.get, "getPolicy", None, PolicyDocument),
-            (one, "PUT", self.replace, "replacePolicy", body, PolicyDocument),
-        ):
-            status = 201 if method == "POST" else 200
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                openapi_extra=extra,
-                status_code=status,
-                responses=answers_with(model, status),
-            )
-        router.add_api_route(
-            one, self.remove, methods=["DELETE"], operation_id="deletePolicy", status_code=204
+        one, of_asset = POLICIES + "/{policy_id}", CONTROL + "/{asset_id:path}"
+        body, document = body_of(PolicyBody), PolicyDocument
+        return add_routes(
+            APIRouter(tags=["access"]),
+            Route(CONTROL, "POST", self.create, "postAccessControl", document, body, status=201),
+            Route(of_asset, "GET", self.concerning, "getAccessControl", AssetPolicies),
+            Route(POLICIES, "POST", self.create, "createPolicy", document, body, status=201),
+            Route(POLICIES, "GET", self.list, "listPolicies", PolicyPage),
+            Route(one, "GET", self.get, "getPolicy", document),
+            Route(one, "PUT", self.replace, "replacePolicy", document, body),
+            Route(one, "DELETE", self.remove, "deletePolicy", status=204),
         )
-        return router
 
     async def create(self, request: Request, call: AdministeringPolicies) -> Response:
         """A new policy, in force everywhere when this is answered."""

@@ -14,13 +14,13 @@ from pydantic_core import to_json
 from lily.access.calls import Call, Calling
 from lily.access.credentials import KEY
 from lily.access.decisions import Action, Resource
+from lily.access.routers import Route, add_routes
 from lily.access.scopes import actions_of, check_scopes
 from lily.access.secrets import API_KEY, Secret, new_value
 from lily.domain.errors import AlreadyExists, Forbidden, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.api_keys import ApiKey, ApiKeys, NewKey
 from lily.repositories.postgres.identities import Identities
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.auth_answers import ApiKeyDocument, ApiKeyList, NewApiKey
 from lily.serving.rest.bodies import Body, body_of, read_model
 
@@ -42,26 +42,14 @@ class ApiKeyRoutes:
     announcements: Announcements
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix="/lily/v1/api-keys", tags=["auth"])
-        router.add_api_route(
-            "",
-            self.create,
-            methods=["POST"],
-            operation_id="createApiKey",
-            status_code=201,
-            openapi_extra=body_of(KeyBody),
-            responses=answers_with(NewApiKey, 201),
+        one = "/{key_id}"
+        return add_routes(
+            APIRouter(prefix="/lily/v1/api-keys", tags=["auth"]),
+            Route("", "POST", self.create, "createApiKey", NewApiKey, body_of(KeyBody), status=201),
+            Route("", "GET", self.list, "listApiKeys", ApiKeyList),
+            Route(one, "GET", self.get, "getApiKey", ApiKeyDocument),
+            Route(one, "DELETE", self.revoke, "revokeApiKey", status=204),
         )
-        for path, handler, operation, model in (
-            ("", self.list, "listApiKeys", ApiKeyList),
-            ("/{key_id}", self.get, "getApiKey", ApiKeyDocument),
-        ):
-            given = answers_with(model)
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
-        router.add_api_route(
-            "/{key_id}", self.revoke, methods=["DELETE"], operation_id="revokeApiKey", status_code=204
-        )
-        return router
 
     async def create(self, request: Request, call: Calling) -> Response:
         """A new key; its text is in this answer and nowhere else."""

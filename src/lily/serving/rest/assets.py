@@ -15,6 +15,7 @@ from lily.access.assets import AssetGuard, traits_of_document
 from lily.access.calls import Call, Reading
 from lily.access.decisions import Action
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.assets import Change, Place, StoredAsset
 from lily.serving.incidents import Concern, Incidents
@@ -41,15 +42,10 @@ class AssetReads:
         self._tokens = tokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["assets"], dependencies=[Depends(self._after.visible)])
-        router.add_api_route(
-            "/lily/v1/metadata/{asset_id:path}",
-            self.get,
-            methods=["GET"],
-            operation_id="getMetadata",
-            responses=ASSET_RESPONSES,
+        return add_routes(
+            APIRouter(tags=["assets"], dependencies=[Depends(self._after.visible)]),
+            Route("/lily/v1/metadata/{asset_id:path}", "GET", self.get, "getMetadata", ASSET_RESPONSES),
         )
-        return router
 
     async def get(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response, StreamingResponse
@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
 from lily.access.requests import check_id
+from lily.access.routers import Responses, Route, add_routes
 from lily.repositories.postgres.audit import AuditFilter, AuditLog, RecordedEntry
 from lily.serving.exports import MEDIA_TYPES, ExportFormat, header, lines
 from lily.serving.rest.moments import read_moment
@@ -51,9 +52,7 @@ class AuditPage(BaseModel):
 
 
 _LINES = {"schema": {"type": "string"}}
-_STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {media.partition(";")[0]: _LINES for media in MEDIA_TYPES.values()}}
-}
+_STREAM: Responses = {200: {"content": {media.partition(";")[0]: _LINES for media in MEDIA_TYPES.values()}}}
 
 
 def filters(
@@ -90,22 +89,14 @@ class AuditReads:
 
     def router(self) -> APIRouter:
         """Before the routes of assets, whose ids take any path."""
-        router = APIRouter(tags=["audit"])
-        page: dict[int | str, dict[str, Any]] = {200: {"model": AuditPage}}
-        for path, handler, operation in (
-            ("/lily/v1/audit", self.list, "listAudit"),
-            ("/lily/v1/metadata/audit/{asset_id:path}", self.of_asset, "getMetadataAudit"),
-        ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=page)
-        router.add_api_route(
-            "/lily/v1/audit/export",
-            self.export,
-            methods=["GET"],
-            operation_id="exportAudit",
-            responses=_STREAM,
-            response_class=StreamingResponse,
+        log, of_asset = "/lily/v1/audit", "/lily/v1/metadata/audit/{asset_id:path}"
+        export, streamed = log + "/export", StreamingResponse
+        return add_routes(
+            APIRouter(tags=["audit"]),
+            Route(log, "GET", self.list, "listAudit", AuditPage),
+            Route(of_asset, "GET", self.of_asset, "getMetadataAudit", AuditPage),
+            Route(export, "GET", self.export, "exportAudit", _STREAM, response_class=streamed),
         )
-        return router
 
     async def list(
         self,

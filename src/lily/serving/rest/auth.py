@@ -17,11 +17,11 @@ from lily.access.credentials import SESSION, Credential
 from lily.access.notebooks import Notebook
 from lily.access.origins import origin_of
 from lily.access.principals import Principal
+from lily.access.routers import Route, add_routes
 from lily.access.scopes import check_scopes
 from lily.access.sessions import TOKEN_SECONDS, Grant, Login, Sessions
 from lily.domain.errors import LilyError
 from lily.repositories.postgres.identities import Session
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.auth_answers import BrowserLogin, CredentialDocument, GrantedTokens
 from lily.serving.rest.bodies import Body, body_of, read_model
 
@@ -46,18 +46,14 @@ class AuthRoutes:
     cookies: Cookies
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix="/lily/v1/auth", tags=["auth"])
-        for path, method, handler, operation, extra, model in (
-            ("/login", "POST", self.login, "login", body_of(LoginBody), GrantedTokens | BrowserLogin),
-            ("/refresh", "POST", self.refresh, "refreshToken", body_of(RefreshBody), GrantedTokens),
-            ("/validate", "GET", self.validate, "validateToken", None, CredentialDocument),
-        ):
-            given = answers_with(model)
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
-            )
-        router.add_api_route("/logout", self.logout, methods=["POST"], operation_id="logout", status_code=204)
-        return router
+        granted = GrantedTokens | BrowserLogin
+        return add_routes(
+            APIRouter(prefix="/lily/v1/auth", tags=["auth"]),
+            Route("/login", "POST", self.login, "login", granted, body_of(LoginBody)),
+            Route("/refresh", "POST", self.refresh, "refreshToken", GrantedTokens, body_of(RefreshBody)),
+            Route("/validate", "GET", self.validate, "validateToken", CredentialDocument),
+            Route("/logout", "POST", self.logout, "logout", status=204),
+        )
 
     async def login(self, request: Request) -> Response:
         """Log in with a password; ten failed attempts per user in five minutes are answered with 429."""

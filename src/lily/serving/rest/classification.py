@@ -11,12 +11,12 @@ from pydantic_core import to_json
 from lily.access.assets import AssetGuard
 from lily.access.calls import Call, Reading
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.domain.tags import BUILT_IN, SPREADING
 from lily.repositories.postgres.tags import Assertion, Definition, EffectiveTag, TagChange
 from lily.serving.classification import Classification
 from lily.serving.rest.after import AfterEvent
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.lineage_answers import AssetClassification, DefinedTag, TagList, TagProof
 
 CLASSIFICATION = "/lily/v1/metadata/governance/classification"
@@ -34,17 +34,14 @@ class ClassificationReads:
         self._after = after
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["classification"], dependencies=[Depends(self._after.visible)])
         one = CLASSIFICATION + "/{asset_id:path}"
-        for path, handler, operation, model in (
-            (one + "/why", self.why, "getTagProof", TagProof),
-            (one, self.get, "getClassification", AssetClassification),
-            (TAGS, self.list_tags, "listTags", TagList),
-            (TAGS + "/{tag:path}", self.tag, "getTag", DefinedTag),
-        ):
-            given = answers_with(model)
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
-        return router
+        return add_routes(
+            APIRouter(tags=["classification"], dependencies=[Depends(self._after.visible)]),
+            Route(one + "/why", "GET", self.why, "getTagProof", TagProof),
+            Route(one, "GET", self.get, "getClassification", AssetClassification),
+            Route(TAGS, "GET", self.list_tags, "listTags", TagList),
+            Route(TAGS + "/{tag:path}", "GET", self.tag, "getTag", DefinedTag),
+        )
 
     async def get(self, call: Reading, asset_id: str, explain: Explain = False) -> Response:
         """The tags in force on an asset, each with who asserts it there and where else it comes from.

@@ -13,6 +13,7 @@ from pydantic_core import to_json
 
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
+from lily.access.routers import Route, add_routes
 from lily.domain.connectors import SECRET, Connector, ConnectorTypes
 from lily.domain.errors import InvalidInput, NotFound
 from lily.repositories.postgres.announcements import Announcements
@@ -80,24 +81,15 @@ class ConnectorRoutes:
     announcements: Announcements
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=CONNECTORS, tags=["connectors"])
-        for path, method, handler, operation, status, given, taken in (
-            ("", "POST", self.add, "addConnector", 201, ConnectorDocument, ConnectorBody),
-            ("", "GET", self.list, "listConnectors", 200, ConnectorList, None),
-            (_ONE, "GET", self.get, "getConnector", 200, ConnectorDocument, None),
-            (_ONE, "PATCH", self.change, "changeConnector", 200, ConnectorDocument, ConnectorChangeBody),
-            (_ONE, "DELETE", self.remove, "removeConnector", 204, None, None),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                status_code=status,
-                responses={status: {"model": given}} if given else None,
-                openapi_extra=body_of(taken) if taken else None,
-            )
-        return router
+        one, added, changed = ConnectorDocument, body_of(ConnectorBody), body_of(ConnectorChangeBody)
+        return add_routes(
+            APIRouter(prefix=CONNECTORS, tags=["connectors"]),
+            Route("", "POST", self.add, "addConnector", one, added, status=201),
+            Route("", "GET", self.list, "listConnectors", ConnectorList),
+            Route(_ONE, "GET", self.get, "getConnector", one),
+            Route(_ONE, "PATCH", self.change, "changeConnector", one, changed),
+            Route(_ONE, "DELETE", self.remove, "removeConnector", status=204),
+        )
 
     async def add(self, request: Request, call: AdministeringConnectors, tenant_id: str) -> Response:
         """Register a connector; its secret is encrypted and never shown again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -14,10 +14,10 @@ from lily.access.notebooks import Notebook
 from lily.access.origins import origin_of
 from lily.access.principals import Principal
 from lily.access.requests import MalformedRequest
+from lily.access.routers import Route, add_routes
 from lily.access.scopes import SCOPES
 from lily.access.sessions import Sessions
 from lily.domain.errors import Unauthenticated
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.auth_answers import LoginProviders, ProtectedResource
 from lily.settings import AuthSettings
 
@@ -32,20 +32,15 @@ class ConsoleLoginRoutes:
     settings: AuthSettings
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["auth"])
-        resource = "/.well-known/oauth-protected-resource"
-        for path, handler, operation, model in (
-            ("/lily/v1/auth/providers", self.providers, "listLoginProviders", LoginProviders),
-            (resource, self.resource, "getProtectedResource", ProtectedResource),
-        ):
-            given = answers_with(model)
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
-        sending: dict[str, Any] = {"methods": ["GET"], "response_class": RedirectResponse}
-        router.add_api_route(
-            "/lily/v1/auth/authorize", self.authorize, operation_id="startLogin", status_code=302, **sending
+        auth, resource = "/lily/v1/auth", "/.well-known/oauth-protected-resource"
+        start, sent = auth + "/authorize", RedirectResponse
+        return add_routes(
+            APIRouter(tags=["auth"]),
+            Route(auth + "/providers", "GET", self.providers, "listLoginProviders", LoginProviders),
+            Route(resource, "GET", self.resource, "getProtectedResource", ProtectedResource),
+            Route(start, "GET", self.authorize, "startLogin", status=302, response_class=sent),
+            Route(CALLBACK, "GET", self.callback, "finishLogin", status=303, response_class=sent),
         )
-        router.add_api_route(CALLBACK, self.callback, operation_id="finishLogin", status_code=303, **sending)
-        return router
 
     async def providers(self) -> Response:
         """How one can log in to the console: with a password, and with these identity providers."""

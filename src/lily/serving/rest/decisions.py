@@ -18,12 +18,13 @@ from lily.access.people import People
 from lily.access.plans import Change, Effect, plan
 from lily.access.principals import Principal
 from lily.access.questions import MAX_QUESTIONS, Question, answer_questions
+from lily.access.routers import Route, add_routes
 from lily.domain.assets import Traits
 from lily.domain.conditions import Circumstances
 from lily.repositories.postgres.asset_lists import AssetLists
 from lily.serving.rest.access_answers import DecisionList, ExplanationDocument, PlannedEffects
 from lily.serving.rest.access_control import ReadingPolicies
-from lily.serving.rest.answers import answer, answers_with
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.policy_documents import (
     AssetName,
@@ -129,21 +130,13 @@ class DecisionRoutes:
     people: People
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix="/lily/v1/access", tags=["access"])
-        for path, handler, operation, body, model in (
-            ("/decisions", self.decide, "decideAccess", DecisionsBody, DecisionList),
-            ("/explain", self.explain, "explainAccess", ExplainBody, ExplanationDocument),
-            ("/plan", self.plan, "planAccess", PlanBody, PlannedEffects),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=["POST"],
-                operation_id=operation,
-                openapi_extra=body_of(body),
-                responses=answers_with(model),
-            )
-        return router
+        asked, explained, planned = (body_of(each) for each in (DecisionsBody, ExplainBody, PlanBody))
+        return add_routes(
+            APIRouter(prefix="/lily/v1/access", tags=["access"]),
+            Route("/decisions", "POST", self.decide, "decideAccess", DecisionList, asked),
+            Route("/explain", "POST", self.explain, "explainAccess", ExplanationDocument, explained),
+            Route("/plan", "POST", self.plan, "planAccess", PlannedEffects, planned),
+        )
 
     async def decide(self, request: Request, call: Calling) -> Response:
         """Whether the caller, or for readers of policies anybody, may do each of these things."""

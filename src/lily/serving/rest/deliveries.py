@@ -15,6 +15,7 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action, Resource
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.deliveries import Status
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.delivery_log import DeliveryFilter, DeliveryLog, LoggedDelivery
@@ -87,17 +88,14 @@ class DeliveryRoutes:
         self._tokens = tokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=DELIVERIES, tags=["deliveries"])
-        for path, method, handler, operation, given in (
-            ("", "GET", self.list, "listDeliveries", DeliveryPage),
-            ("/replay", "POST", self.replay_dead, "replayDeadDeliveries", ReplayAnswer),
-            ("/{delivery_id}", "GET", self.get, "getDelivery", DeliveryDocument),
-            ("/{delivery_id}/replay", "POST", self.replay, "replayDelivery", ReplayAnswer),
-        ):
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, responses={200: {"model": given}}
-            )
-        return router
+        one = "/{delivery_id}"
+        return add_routes(
+            APIRouter(prefix=DELIVERIES, tags=["deliveries"]),
+            Route("", "GET", self.list, "listDeliveries", DeliveryPage),
+            Route("/replay", "POST", self.replay_dead, "replayDeadDeliveries", ReplayAnswer),
+            Route(one, "GET", self.get, "getDelivery", DeliveryDocument),
+            Route(one + "/replay", "POST", self.replay, "replayDelivery", ReplayAnswer),
+        )
 
     async def list(
         self,

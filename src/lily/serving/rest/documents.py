@@ -7,6 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from lily.access.routers import Responses
+
 
 class TagAssertions(BaseModel):
     """Who asserts which tags; `tags` shows the source's if it has any, else the user's."""
@@ -149,7 +151,7 @@ class Problem(BaseModel):
     errors: list[ProblemError] = []
 
 
-ASSET_RESPONSES: dict[int | str, dict[str, Any]] = {
+ASSET_RESPONSES: Responses = {
     200: {"model": AssetAnswer | AssetHistory},
     304: {"description": "Not Modified"},
 }

@@ -16,9 +16,10 @@ from pydantic import Field
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
 from lily.access.requests import check_uuid
+from lily.access.routers import Responses, Route, add_routes
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.enforcement import EnforcementLedger, TargetState
-from lily.serving.rest.answers import Responses, answer, answers_with
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.protection_answers import (
     EnforcedDatabaseDetail,
@@ -57,24 +58,14 @@ class EnforcementRoutes:
     wait_seconds: float
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["protection"])
-        body = body_of(EnforcementBody)
-        one, detail = "/status/{connector_id}", answers_with(EnforcedDatabaseDetail)
-        for path, method, handler, operation, extra, given in (
-            ("/plan", "POST", self.plan, "planEnforcement", body, answers_with(EnforcementPlan)),
-            ("/apply", "POST", self.apply, "applyEnforcement", body, _DONE_OR_UNDER_WAY),
-            ("/status", "GET", self.status, "listEnforcement", None, answers_with(EnforcedDatabases)),
-            (one, "GET", self.of_target, "getEnforcement", None, detail),
-        ):
-            router.add_api_route(
-                PROTECTION + path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                openapi_extra=extra,
-                responses=given,
-            )
-        return router
+        body, detail = body_of(EnforcementBody), EnforcedDatabaseDetail
+        return add_routes(
+            APIRouter(prefix=PROTECTION, tags=["protection"]),
+            Route("/plan", "POST", self.plan, "planEnforcement", EnforcementPlan, body),
+            Route("/apply", "POST", self.apply, "applyEnforcement", _DONE_OR_UNDER_WAY, body),
+            Route("/status", "GET", self.status, "listEnforcement", EnforcedDatabases),
+            Route("/status/{connector_id}", "GET", self.of_target, "getEnforcement", detail),
+        )
 
     async def plan(self, request: Request, call: Administering) -> Response:
         """What is missing in a database, statement by statement, tried out and rolled back there."""

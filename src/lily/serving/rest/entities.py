@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from lily.access.assets import AssetGuard
 from lily.access.calls import Reading
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.documents import EntityDocument
@@ -23,15 +24,10 @@ class EntityReads:
         self._after = after
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["entities"], dependencies=[Depends(self._after.visible)])
-        router.add_api_route(
-            "/metadata/{metadata_id:path}",
-            self.get,
-            methods=["GET"],
-            operation_id="getEntity",
-            responses={200: {"model": EntityDocument}},
+        return add_routes(
+            APIRouter(tags=["entities"], dependencies=[Depends(self._after.visible)]),
+            Route("/metadata/{metadata_id:path}", "GET", self.get, "getEntity", EntityDocument),
         )
-        return router
 
     async def get(self, call: Reading, metadata_id: str) -> Response:
         """An entity; a deleted one is 404 here, where nothing could tell it from a live one."""

@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from lily.access.calls import Reading
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.incidents import SEVERITIES
 from lily.repositories.postgres.incidents import IncidentFilters, IncidentPlace, StoredIncident, StoredStep
 from lily.serving.incidents import Concern, Incidents
@@ -80,15 +81,11 @@ class IncidentReads:
         self._tokens = tokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=INCIDENTS, tags=["incidents"], dependencies=[Depends(self._after.visible)])
-        for path, handler, operation, given in (
-            ("", self.list, "listIncidents", IncidentList),
-            ("/{incident_id}", self.get, "getIncident", IncidentWithTimeline),
-        ):
-            router.add_api_route(
-                path, handler, methods=["GET"], operation_id=operation, responses={200: {"model": given}}
-            )
-        return router
+        return add_routes(
+            APIRouter(prefix=INCIDENTS, tags=["incidents"], dependencies=[Depends(self._after.visible)]),
+            Route("", "GET", self.list, "listIncidents", IncidentList),
+            Route("/{incident_id}", "GET", self.get, "getIncident", IncidentWithTimeline),
+        )
 
     async def list(
         self,

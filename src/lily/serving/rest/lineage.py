@@ -14,13 +14,13 @@ from pydantic_core import to_json
 
 from lily.access.calls import Call, Reading
 from lily.access.requests import MalformedRequest, check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.domain.lineage import Direction
 from lily.repositories.postgres.lineage import ALL_TYPES, Node, StoredEdge
 from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.lineage_answers import LineageDiff, LineageImpact, LineagePage, LineagePaths
 from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens
@@ -45,17 +45,14 @@ class LineageReads:
         self._tokens = tokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["lineage"], dependencies=[Depends(self._after.visible)])
         one = LINEAGE + "/{asset_id:path}"
-        for path, handler, operation, model in (
-            (LINEAGE + "/paths", self.paths, "getLineagePaths", LineagePaths),
-            (one + "/impact", self.impact, "getLineageImpact", LineageImpact),
-            (one + "/diff", self.diff, "getLineageDiff", LineageDiff),
-            (one, self.get, "getLineage", LineagePage),
-        ):
-            given = answers_with(model)
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
-        return router
+        return add_routes(
+            APIRouter(tags=["lineage"], dependencies=[Depends(self._after.visible)]),
+            Route(LINEAGE + "/paths", "GET", self.paths, "getLineagePaths", LineagePaths),
+            Route(one + "/impact", "GET", self.impact, "getLineageImpact", LineageImpact),
+            Route(one + "/diff", "GET", self.diff, "getLineageDiff", LineageDiff),
+            Route(one, "GET", self.get, "getLineage", LineagePage),
+        )
 
     async def get(
         self,

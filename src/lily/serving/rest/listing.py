@@ -11,6 +11,7 @@ from pydantic_core import to_json
 from lily.access.calls import Reading
 from lily.access.decisions import Action
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.repositories.postgres.asset_lists import AssetLists, Filters, ListedAsset
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.documents import AssetList
@@ -33,15 +34,10 @@ class AssetListing:
         self._tokens = tokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["assets"], dependencies=[Depends(self._after.visible)])
-        router.add_api_route(
-            "/lily/v1/metadata",
-            self.list,
-            methods=["GET"],
-            operation_id="listMetadata",
-            responses={200: {"model": AssetList}},
+        return add_routes(
+            APIRouter(tags=["assets"], dependencies=[Depends(self._after.visible)]),
+            Route("/lily/v1/metadata", "GET", self.list, "listMetadata", AssetList),
         )
-        return router
 
     async def list(
         self,

@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from pydantic import AwareDatetime, BaseModel, Field
 
 from lily.access.calls import Call, Reading
+from lily.access.routers import Route, add_routes
 from lily.access.subscriptions import check_writes
 from lily.domain.errors import InvalidInput
 from lily.domain.notifications import State
@@ -88,28 +89,20 @@ class NotificationRoutes:
     tokens: PageTokens
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=NOTIFICATIONS, tags=["notifications"])
         one = NotificationDocument
-        for path, method, handler, operation, given, taken in (
-            ("", "GET", self.list, "listNotifications", NotificationPage, None),
-            (_ONE, "GET", self.get, "getNotification", one, None),
-            (_ONE + "/why", "GET", self.why, "explainNotification", WhyDocument, None),
-            (_ONE + "/seen", "POST", self.step, "seeNotification", one, None),
-            (_ONE + "/acknowledge", "POST", self.step, "acknowledgeNotification", one, None),
-            (_ONE + "/resolve", "POST", self.step, "resolveNotification", one, None),
-            (_ONE + "/snooze", "POST", self.snooze, "snoozeNotification", one, SnoozeBody),
-            (_ONE + "/assign", "POST", self.assign, "assignNotification", one, AssignBody),
-            (_ONE + "/note", "POST", self.note, "noteNotification", one, NoteBody),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                responses={200: {"model": given}},
-                openapi_extra=body_of(taken) if taken else None,
-            )
-        return router
+        snoozed, assigned, noted = (body_of(each) for each in (SnoozeBody, AssignBody, NoteBody))
+        return add_routes(
+            APIRouter(prefix=NOTIFICATIONS, tags=["notifications"]),
+            Route("", "GET", self.list, "listNotifications", NotificationPage),
+            Route(_ONE, "GET", self.get, "getNotification", one),
+            Route(_ONE + "/why", "GET", self.why, "explainNotification", WhyDocument),
+            Route(_ONE + "/seen", "POST", self.step, "seeNotification", one),
+            Route(_ONE + "/acknowledge", "POST", self.step, "acknowledgeNotification", one),
+            Route(_ONE + "/resolve", "POST", self.step, "resolveNotification", one),
+            Route(_ONE + "/snooze", "POST", self.snooze, "snoozeNotification", one, snoozed),
+            Route(_ONE + "/assign", "POST", self.assign, "assignNotification", one, assigned),
+            Route(_ONE + "/note", "POST", self.note, "noteNotification", one, noted),
+        )
 
     async def list(
         self,

@@ -15,6 +15,7 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Call, Writing
 from lily.access.decisions import Action, Resource
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.policies import ScopeKind
 from lily.domain.protection import Column, Rule, protections_of
 from lily.repositories.postgres.lineage import PostgresLineage
@@ -24,7 +25,6 @@ from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.repositories.postgres.tags import PostgresTags
 from lily.serving.previews import Effect, Intention, Previews
 from lily.serving.rest.after import AfterEvent
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.bodies import Body, body_of, read_model
 from lily.serving.rest.lineage_answers import ClassificationPreview
 
@@ -55,16 +55,11 @@ class PreviewRoutes:
     after: AfterEvent
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["classification"], dependencies=[Depends(self.after.visible)])
-        router.add_api_route(
-            PREVIEW,
-            self.preview,
-            methods=["POST"],
-            operation_id="previewClassification",
-            openapi_extra=body_of(PreviewBody),
-            responses=answers_with(ClassificationPreview),
+        given, taken = ClassificationPreview, body_of(PreviewBody)
+        return add_routes(
+            APIRouter(tags=["classification"], dependencies=[Depends(self.after.visible)]),
+            Route(PREVIEW, "POST", self.preview, "previewClassification", given, taken),
         )
-        return router
 
     async def preview(self, request: Request, call: Writing) -> Response:
         """What would happen, changing nothing. Assets the caller may not read are left out: `truncated`.

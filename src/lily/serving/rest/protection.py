@@ -12,12 +12,13 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Call, Reading, call_for
 from lily.access.decisions import Action, Resource
 from lily.access.requests import check_id, check_uuid
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.protected_columns import PostgresProtectedColumns, judged
 from lily.repositories.postgres.protection_rules import PostgresProtectionRules
 from lily.serving.rest.after import AfterEvent
-from lily.serving.rest.answers import answer, answers_with
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.protection_answers import ProtectedColumns, RuleDocument, RuleList
 from lily.serving.rest.protection_documents import RuleBody, column_document, rule_document
@@ -40,36 +41,21 @@ class ProtectionRoutes:
     after: AfterEvent
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["protection"])
-        one, body = RULES + "/{rule_id}", body_of(RuleBody)
-        for path, method, handler, operation, extra, model in (
-            (RULES, "POST", self.create, "createProtectionRule", body, RuleDocument),
-            (RULES, "GET", self.list, "listProtectionRules", None, RuleList),
-            (one, "GET", self.get, "getProtectionRule", None, RuleDocument),
-            (one, "PUT", self.replace, "replaceProtectionRule", body, RuleDocument),
-        ):
-            status = 201 if method == "POST" else 200
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                openapi_extra=extra,
-                status_code=status,
-                responses=answers_with(model, status),
-            )
-        router.add_api_route(
+        one, body, document = RULES + "/{rule_id}", body_of(RuleBody), RuleDocument
+        of_asset, columns, after = (
             COLUMNS + "/{asset_id:path}",
-            self.applied,
-            methods=["GET"],
-            operation_id="listProtectedColumns",
-            dependencies=[Depends(self.after.visible)],
-            responses=answers_with(ProtectedColumns),
+            ProtectedColumns,
+            [Depends(self.after.visible)],
         )
-        router.add_api_route(
-            one, self.remove, methods=["DELETE"], operation_id="deleteProtectionRule", status_code=204
+        return add_routes(
+            APIRouter(tags=["protection"]),
+            Route(RULES, "POST", self.create, "createProtectionRule", document, body, status=201),
+            Route(RULES, "GET", self.list, "listProtectionRules", RuleList),
+            Route(one, "GET", self.get, "getProtectionRule", document),
+            Route(one, "PUT", self.replace, "replaceProtectionRule", document, body),
+            Route(of_asset, "GET", self.applied, "listProtectedColumns", columns, dependencies=after),
+            Route(one, "DELETE", self.remove, "deleteProtectionRule", status=204),
         )
-        return router
 
     async def create(self, request: Request, call: AdministeringRules) -> Response:
         """A new rule; engines that ask follow it from now on, enforced databases within a moment."""

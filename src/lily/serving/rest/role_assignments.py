@@ -13,10 +13,10 @@ from pydantic import Field
 from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.directory import Directory
-from lily.serving.rest.answers import answers_with
 from lily.serving.rest.auth_answers import GroupRolesDocument, GroupRolesList, UserRolesDocument
 from lily.serving.rest.bodies import Body, body_of, read_model
 
@@ -37,18 +37,13 @@ class RoleAssignmentRoutes:
     announcements: Announcements
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix="/lily/v1", tags=["auth"])
         group, user, body = "/group-roles/{group_name}", "/users/{user_id}/roles", body_of(RolesBody)
-        for path, method, handler, operation, extra, model in (
-            ("/group-roles", "GET", self.list, "listGroupRoles", None, GroupRolesList),
-            (group, "PUT", self.set_group_roles, "setGroupRoles", body, GroupRolesDocument),
-            (user, "PUT", self.set_user_roles, "setUserRoles", body, UserRolesDocument),
-        ):
-            given = answers_with(model)
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
-            )
-        return router
+        return add_routes(
+            APIRouter(prefix="/lily/v1", tags=["auth"]),
+            Route("/group-roles", "GET", self.list, "listGroupRoles", GroupRolesList),
+            Route(group, "PUT", self.set_group_roles, "setGroupRoles", GroupRolesDocument, body),
+            Route(user, "PUT", self.set_user_roles, "setUserRoles", UserRolesDocument, body),
+        )
 
     async def list(self, call: Seeing) -> Response:
         """The roles of every group that has any; a group is one of SCIM's, or one a token names."""

@@ -12,6 +12,7 @@ from lily.access.calls import Call, call_for
 from lily.access.decisions import Action
 from lily.access.requests import check_id
 from lily.access.roles import DEFAULT_ROLES
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import InvalidInput, NotFound
 from lily.repositories.postgres.announcements import Announcements
 from lily.repositories.postgres.policies import PostgresRoles, PostgresScraperPolicies
@@ -21,7 +22,7 @@ from lily.serving.rest.access_answers import (
     ScraperPolicyDocument,
     ScraperPolicyList,
 )
-from lily.serving.rest.answers import answer, answers_with
+from lily.serving.rest.answers import answer
 from lily.serving.rest.bodies import body_of, read_model
 from lily.serving.rest.policy_documents import (
     RoleBody,
@@ -47,20 +48,14 @@ class RoleRoutes:
     announcements: Announcements
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=ROLES, tags=["access"])
-        for path, method, handler, operation, extra, model in (
-            ("", "GET", self.list, "listRoles", None, RoleList),
-            ("/{role}", "GET", self.get, "getRole", None, RoleDocument),
-            ("/{role}", "PUT", self.put, "putRole", body_of(RoleBody), RoleDocument),
-        ):
-            given = answers_with(model)
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
-            )
-        router.add_api_route(
-            "/{role}", self.remove, methods=["DELETE"], operation_id="deleteRole", status_code=204
+        one, document = "/{role}", RoleDocument
+        return add_routes(
+            APIRouter(prefix=ROLES, tags=["access"]),
+            Route("", "GET", self.list, "listRoles", RoleList),
+            Route(one, "GET", self.get, "getRole", document),
+            Route(one, "PUT", self.put, "putRole", document, body_of(RoleBody)),
+            Route(one, "DELETE", self.remove, "deleteRole", status=204),
         )
-        return router
 
     async def list(self, call: ReadingRoles) -> Response:
         """The roles with members or of the tenant's own making; `default_roles` exist without either."""
@@ -99,25 +94,14 @@ class ScraperPolicyRoutes:
     announcements: Announcements
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=SCRAPER_POLICIES, tags=["access"])
-        one, body = "/{scraper_group}", body_of(ScraperPolicyBody)
-        for path, method, handler, operation, extra, model in (
-            ("", "GET", self.list, "listScraperPolicies", None, ScraperPolicyList),
-            (one, "GET", self.get, "getScraperPolicy", None, ScraperPolicyDocument),
-            (one, "PUT", self.put, "putScraperPolicy", body, ScraperPolicyDocument),
-        ):
-            given = answers_with(model)
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, openapi_extra=extra, responses=given
-            )
-        router.add_api_route(
-            one,
-            self.remove,
-            methods=["DELETE"],
-            operation_id="deleteScraperPolicy",
-            status_code=204,
+        one, document = "/{scraper_group}", ScraperPolicyDocument
+        return add_routes(
+            APIRouter(prefix=SCRAPER_POLICIES, tags=["access"]),
+            Route("", "GET", self.list, "listScraperPolicies", ScraperPolicyList),
+            Route(one, "GET", self.get, "getScraperPolicy", document),
+            Route(one, "PUT", self.put, "putScraperPolicy", document, body_of(ScraperPolicyBody)),
+            Route(one, "DELETE", self.remove, "deleteScraperPolicy", status=204),
         )
-        return router
 
     async def list(self, call: ReadingScrapers) -> Response:
         found = await self.scraper_policies.list(call.tenant_id)

@@ -28,6 +28,7 @@ from scim2_models import (
 from lily.access.calls import Call, Calling
 from lily.access.decisions import Action, Resource
 from lily.access.requests import read_body
+from lily.access.routers import Route, add_routes
 from lily.access.scopes import PROVISION
 from lily.domain.errors import Forbidden
 from lily.repositories.postgres.announcements import Announcements
@@ -109,17 +110,16 @@ class DiscoveryRoutes:
     collections: Sequence[Collection]
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=PREFIX, **_ROUTER)
-        for path, method, handler, operation, is_list in (
-            ("/ServiceProviderConfig", "GET", self.config, "getScimConfig", False),
-            ("/ResourceTypes", "GET", self.resource_types, "listScimResourceTypes", True),
-            ("/ResourceTypes/{name}", "GET", self.resource_type, "getScimResourceType", False),
-            ("/Schemas", "GET", self.schemas, "listScimSchemas", True),
-            ("/Schemas/{urn}", "GET", self.schema, "getScimSchema", False),
-            ("/.search", "POST", self.search, "searchScim", True),
-        ):
-            given = answers_scim(is_list=is_list)
-            router.add_api_route(path, handler, methods=[method], operation_id=operation, responses=given)
+        types, schemas, one, many = "/ResourceTypes", "/Schemas", answers_scim(), answers_scim(is_list=True)
+        router = add_routes(
+            APIRouter(prefix=PREFIX, **_ROUTER),
+            Route("/ServiceProviderConfig", "GET", self.config, "getScimConfig", one),
+            Route(types, "GET", self.resource_types, "listScimResourceTypes", many),
+            Route(types + "/{name}", "GET", self.resource_type, "getScimResourceType", one),
+            Route(schemas, "GET", self.schemas, "listScimSchemas", many),
+            Route(schemas + "/{urn}", "GET", self.schema, "getScimSchema", one),
+            Route("/.search", "POST", self.search, "searchScim", many),
+        )
         router.add_api_route(
             "/{path:path}",
             self.nothing,
@@ -184,28 +184,18 @@ class CollectionRoutes:
 
     def router(self) -> APIRouter:
         name = self.collection.endpoint
-        router = APIRouter(prefix=f"{PREFIX}/{name}", **_ROUTER)
-        for path, method, handler, operation in (
-            ("", "GET", self.list, f"listScim{name}"),
-            ("", "POST", self.create, f"createScim{name[:-1]}"),
-            ("/.search", "POST", self.search, f"searchScim{name}"),
-            ("/{resource_id}", "GET", self.get, f"getScim{name[:-1]}"),
-            ("/{resource_id}", "PUT", self.replace, f"replaceScim{name[:-1]}"),
-            ("/{resource_id}", "PATCH", self.patch, f"patchScim{name[:-1]}"),
-            ("/{resource_id}", "DELETE", self.delete, f"deleteScim{name[:-1]}"),
-        ):
-            status = 201 if handler == self.create else 204 if method == "DELETE" else 200
-            is_list = handler in (self.list, self.search)
-            given = {} if status == 204 else answers_scim(status, is_list=is_list)
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                status_code=status,
-                responses=given,
-            )
-        return router
+        each, path = name[:-1], "/{resource_id}"
+        one, many, made = answers_scim(), answers_scim(is_list=True), answers_scim(201)
+        return add_routes(
+            APIRouter(prefix=f"{PREFIX}/{name}", **_ROUTER),
+            Route("", "GET", self.list, f"listScim{name}", many),
+            Route("", "POST", self.create, f"createScim{each}", made, status=201),
+            Route("/.search", "POST", self.search, f"searchScim{name}", many),
+            Route(path, "GET", self.get, f"getScim{each}", one),
+            Route(path, "PUT", self.replace, f"replaceScim{each}", one),
+            Route(path, "PATCH", self.patch, f"patchScim{each}", one),
+            Route(path, "DELETE", self.delete, f"deleteScim{each}", status=204),
+        )
 
     async def list(self, request: Request, call: Provisioning) -> Response:
         """A page of those that match `filter`."""

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from scim2_models import Error, SCIMException
 
+from lily.access.routers import Responses
 from lily.domain.errors import LilyError
 from lily.serving.rest.problems import MEDIA_TYPE as PROBLEM_TYPE
 from lily.serving.rest.problems import STATUS, answer
@@ -28,7 +29,7 @@ _ERROR = {
     },
 }
 #: What the contract says about every answer: an error is SCIM's, unless something went wrong on our side.
-ERROR_RESPONSE: dict[int | str, dict[str, Any]] = {
+ERROR_RESPONSE: Responses = {
     "default": {
         "description": "An error.",
         "content": {
@@ -57,7 +58,7 @@ _LIST = {
 }
 
 
-def answers_scim(status: int = 200, *, is_list: bool = False) -> dict[int | str, dict[str, Any]]:
+def answers_scim(status: int = 200, *, is_list: bool = False) -> Responses:
     """The `responses` of a route that answers a resource, or a page of them."""
     schema = _LIST if is_list else _RESOURCE
     return ERROR_RESPONSE | {status: {"content": {MEDIA_TYPE: {"schema": schema}}}}

@@ -13,6 +13,7 @@ from fastapi.responses import Response
 from lily.access.calls import Call, Reading
 from lily.access.decisions import Action, Resource
 from lily.access.requests import check_id
+from lily.access.routers import Route, add_routes
 from lily.access.subscriptions import KIND, check_writes, find_subscription, is_own
 from lily.domain.connectors import Connector
 from lily.domain.errors import Forbidden, InvalidInput, NotFound
@@ -54,24 +55,15 @@ class SubscriptionRoutes:
     connector_of: Callable[[str, str], NewConnector]
 
     def router(self) -> APIRouter:
-        router = APIRouter(prefix=SUBSCRIPTIONS, tags=["subscriptions"])
-        for path, method, handler, operation, status, given in (
-            ("", "POST", self.create, "createSubscription", 201, SubscriptionDocument),
-            ("", "GET", self.list, "listSubscriptions", 200, SubscriptionList),
-            (_ONE, "GET", self.get, "getSubscription", 200, SubscriptionDocument),
-            (_ONE, "PUT", self.replace, "replaceSubscription", 200, SubscriptionDocument),
-            (_ONE, "DELETE", self.remove, "deleteSubscription", 204, None),
-        ):
-            router.add_api_route(
-                path,
-                handler,
-                methods=[method],
-                operation_id=operation,
-                status_code=status,
-                responses={status: {"model": given}} if given else None,
-                openapi_extra=body_of(SubscriptionBody) if method in ("POST", "PUT") else None,
-            )
-        return router
+        document, body = SubscriptionDocument, body_of(SubscriptionBody)
+        return add_routes(
+            APIRouter(prefix=SUBSCRIPTIONS, tags=["subscriptions"]),
+            Route("", "POST", self.create, "createSubscription", document, body, status=201),
+            Route("", "GET", self.list, "listSubscriptions", SubscriptionList),
+            Route(_ONE, "GET", self.get, "getSubscription", document),
+            Route(_ONE, "PUT", self.replace, "replaceSubscription", document, body),
+            Route(_ONE, "DELETE", self.remove, "deleteSubscription", status=204),
+        )
 
     async def create(self, request: Request, call: Reading) -> Response:
         """A new subscription of the caller's own; it tells what they may see, now and later."""

@@ -12,9 +12,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from lily.access.routers import Responses, Route, add_routes
 from lily.serving.health import UNHEALTHY, Health
 from lily.serving.metrics import exposition
-from lily.serving.rest.answers import Responses, answers_with
 
 #: The only routes that need no token. /metrics names no tenant; the gateway listens on loopback unless told.
 PUBLIC_PATHS = frozenset(
@@ -82,23 +82,15 @@ class SystemRoutes:
         self._health = health
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["system"])
-        for path, handler, operation, given in (
-            ("/livez", self.live, "getLive", answers_with(PlatformStatus)),
-            ("/readyz", self.ready, "getReady", _may_be_down(PlatformStatus)),
-            ("/version", self.version, "getVersion", answers_with(PlatformVersion)),
-            ("/lily/v1/system/health", self.health, "getHealth", _may_be_down(PlatformHealthDocument)),
-        ):
-            router.add_api_route(path, handler, methods=["GET"], operation_id=operation, responses=given)
-        router.add_api_route(
-            "/metrics",
-            self.metrics,
-            methods=["GET"],
-            operation_id="getMetrics",
-            responses=_TEXT,
-            response_class=PlainTextResponse,
+        health, may_be_down = "/lily/v1/system/health", _may_be_down(PlatformHealthDocument)
+        return add_routes(
+            APIRouter(tags=["system"]),
+            Route("/livez", "GET", self.live, "getLive", PlatformStatus),
+            Route("/readyz", "GET", self.ready, "getReady", _may_be_down(PlatformStatus)),
+            Route("/version", "GET", self.version, "getVersion", PlatformVersion),
+            Route(health, "GET", self.health, "getHealth", may_be_down),
+            Route("/metrics", "GET", self.metrics, "getMetrics", _TEXT, response_class=PlainTextResponse),
         )
-        return router
 
     async def live(self) -> Response:
         """This process answers."""

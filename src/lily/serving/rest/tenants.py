@@ -12,6 +12,7 @@ from pydantic_core import from_json, to_json
 from lily.access.calls import Call, Reading, call_for
 from lily.access.decisions import Action, Resource
 from lily.access.requests import ContentTooLarge, read_body, read_expected_versions
+from lily.access.routers import Route, add_routes
 from lily.domain.errors import InvalidInput, NotFound, VersionConflict
 from lily.domain.tenants import SHARED
 from lily.repositories.postgres.tenants import Tenant, Tenants, TenantSources
@@ -48,19 +49,12 @@ class TenantRest:
         self._quotas = quotas
 
     def router(self) -> APIRouter:
-        router = APIRouter(tags=["tenants"])
-        config, sources = f"{_TENANT}/config", f"{_TENANT}/sources"
-        configured: dict[int | str, dict[str, Any]] = {200: {"model": TenantConfig}}
-        listed: dict[int | str, dict[str, Any]] = {200: {"model": TenantSourceList}}
-        for path, method, handler, operation, given, taken in (
-            (config, "GET", self.get_config, "getTenantConfig", configured, None),
-            (config, "PUT", self.put_config, "putTenantConfig", configured, _BODY),
-            (sources, "GET", self.get_sources, "getTenantSources", listed, None),
-        ):
-            router.add_api_route(
-                path, handler, methods=[method], operation_id=operation, responses=given, openapi_extra=taken
-            )
-        return router
+        return add_routes(
+            APIRouter(prefix=_TENANT, tags=["tenants"]),
+            Route("/config", "GET", self.get_config, "getTenantConfig", TenantConfig),
+            Route("/config", "PUT", self.put_config, "putTenantConfig", TenantConfig, _BODY),
+            Route("/sources", "GET", self.get_sources, "getTenantSources", TenantSourceList),
+        )
 
     async def get_config(self, call: Reading, tenant_id: str) -> Response:
         """Where the tenant lives, its limits, what it uses, and its own settings."""
