@@ -52,7 +52,8 @@ def main() -> int:
 async def measure(platform: Platform, slack: Receiver, options: argparse.Namespace) -> Figures:
     tenant = new_tenant()
     headers = {"authorization": f"Bearer {platform.token(tenant)}"}
-    limits = httpx.Limits(max_connections=200, max_keepalive_connections=200)
+    # Every request looks at all connections of the client: with 200 of them that took half a core.
+    limits = httpx.Limits(max_connections=32)
     base = f"http://127.0.0.1:{platform.port}"
     async with httpx.AsyncClient(base_url=base, timeout=30, limits=limits, trust_env=False) as client:
         hook = await _prepare(client, tenant, headers, f"{slack.url}{HOOK}")
