@@ -12,18 +12,19 @@ from lily.settings import Settings
 from lily.tenancy.homes import Homes
 
 
-class OpenDatabases(NamedTuple):
+class CommandDatabases(NamedTuple):
+    settings: Settings
     shared: Database
     homes: Database
 
 
 @asynccontextmanager
-async def open_databases(settings: Settings) -> AsyncIterator[OpenDatabases]:
+async def open_databases(settings: Settings) -> AsyncIterator[CommandDatabases]:
     database = Database(settings.database)
     homes = Homes(settings, Tenants(database), database)
     await database.open()
     try:
         async with homes.running():
-            yield OpenDatabases(database, TenantDatabase(database, homes.database_of))
+            yield CommandDatabases(settings, database, TenantDatabase(database, homes.database_of))
     finally:
         await database.close()

@@ -6,16 +6,14 @@ from datetime import UTC, datetime
 from getpass import getuser
 from pathlib import Path
 
-from lily.apps.commands.options import OPERATOR
-from lily.standalone.installations import Installation
+from lily.apps.commands.options import OPERATOR, settings_of
 
 
 def note(data_dir: Path, tenant: str, action: str, what: tuple[str, str], reason: str = "") -> None:
     """Record that the operator did this; `what` is the kind and the id of what it was done to."""
     from lily.access.audit import AuditEntry, record_at_once  # slow to import
-    from lily.settings import load_settings
 
-    settings = load_settings(Installation.at(data_dir).data_dir)
+    settings = settings_of(data_dir)
     entry = AuditEntry(
         tenant_id=tenant,
         actor=OPERATOR,

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from lily.apps.commands.options import DataDir, checked_tenant, say
+from lily.apps.commands.options import DataDir, checked_tenant, say, settings_of
 from lily.domain.audit import INSTALLATION, Head
 from lily.domain.errors import LilyError
 from lily.standalone.files import write_atomically
 from lily.standalone.installations import Installation
-
-if TYPE_CHECKING:
-    from lily.settings import Settings
 
 HEADS_FILE = "audit-heads.json"
 
@@ -48,7 +45,7 @@ def verify(
     """
     from lily.repositories.postgres.audit_verification import verify_chains  # slow to import
 
-    settings = _settings(data_dir)
+    settings = settings_of(data_dir)
     file = heads or Installation.at(data_dir).data_dir / HEADS_FILE
     seen, entries, broken = _read_heads(file), 0, 0
     url, key = settings.database.url.get_secret_value(), settings.audit.key.get_secret_value()
@@ -81,7 +78,7 @@ def export(
     chosen = ExportFormat(fmt)
     wanted = AuditFilter(since=read_moment("--since", since) if since else None)
     sys.stdout.write(header(chosen, RecordedEntry._fields))
-    url = _settings(data_dir).database.url.get_secret_value()
+    url = settings_of(data_dir).database.url.get_secret_value()
     for page in read_all(url, tenant if tenant == INSTALLATION else checked_tenant(tenant), wanted):
         sys.stdout.write(lines(chosen, RecordedEntry._fields, (entry.document() for entry in page)))
 
@@ -98,9 +95,3 @@ def _read_heads(file: Path) -> dict[str, Head]:
 def _write_heads(file: Path, heads: dict[str, Head]) -> None:
     content = {tenant: [head.seq, head.hash.hex()] for tenant, head in heads.items()}
     write_atomically(file, json.dumps(content, indent=1) + "\n")
-
-
-def _settings(data_dir: Path) -> Settings:
-    from lily.settings import load_settings
-
-    return load_settings(Installation.at(data_dir).data_dir)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,11 +13,12 @@ from uuid import UUID
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant, say
 from lily.domain.errors import InvalidInput, NotFound
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
+    from lily.apps.databases import CommandDatabases
     from lily.domain.connectors import Connector
     from lily.repositories.postgres.announcements import Announcements
     from lily.repositories.postgres.connectors import PostgresConnectors
@@ -117,18 +117,11 @@ def _object(text: str, option: str) -> dict[str, Any]:
 
 
 def _run(data_dir: Path, act: Callable[[PostgresConnectors, Announcements], Awaitable[T]]) -> T:
-    from lily.apps.connectors import open_connectors
+    from lily.apps.connectors import open_connectors  # slow to import
     from lily.repositories.postgres.announcements import Announcements
-    from lily.repositories.postgres.pool import Database
-    from lily.settings import load_settings
 
-    async def connected() -> T:
-        settings = load_settings(Installation.at(data_dir).data_dir)
-        database = Database(settings.database)
-        await database.open()
-        try:
-            return await act(open_connectors(settings.secrets, database), Announcements(database))
-        finally:
-            await database.close()
+    def connected(opened: CommandDatabases) -> Awaitable[T]:
+        connectors = open_connectors(opened.settings.secrets, opened.shared)
+        return act(connectors, Announcements(opened.shared))
 
-    return asyncio.run(connected())
+    return with_databases(data_dir, connected)

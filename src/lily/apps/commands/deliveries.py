@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import DataDir, checked_tenant, say
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
     from lily.repositories.postgres.delivery_log import DeliveryFilter, DeliveryLog
@@ -75,19 +75,7 @@ def _filter(status: str, connector: UUID | None) -> DeliveryFilter:
     return DeliveryFilter(status=status or None, connector_id=str(connector) if connector else None)
 
 
-def _run(data_dir: DataDir, act: Callable[[DeliveryLog], Awaitable[T]]) -> T:
+def _run(data_dir: Path, act: Callable[[DeliveryLog], Awaitable[T]]) -> T:
     from lily.repositories.postgres.delivery_log import DeliveryLog  # slow to import
-    from lily.repositories.postgres.pool import Database
-    from lily.settings import load_settings
 
-    settings = load_settings(Installation.at(data_dir).data_dir)
-
-    async def run() -> T:
-        database = Database(settings.database)
-        await database.open()
-        try:
-            return await act(DeliveryLog(database))
-        finally:
-            await database.close()
-
-    return asyncio.run(run())
+    return with_databases(data_dir, lambda opened: act(DeliveryLog(opened.shared)))

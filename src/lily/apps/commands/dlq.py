@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lily.apps.commands.options import DataDir, say
-from lily.standalone.installations import Installation
+from lily.apps.commands.options import DataDir, say, settings_of
 
 dlq = typer.Typer(help="Dead letters: records that could not be applied.", no_args_is_help=True)
 
@@ -27,7 +26,8 @@ def list_letters(
     """One JSON object per line: where it was on the log, whose it is, why it was refused."""
     from lily.repositories.postgres.dead_letters import Selection, list_dead_letters  # slow to import
 
-    found = list_dead_letters(_url(data_dir), Selection(tenant, reason), limit, with_replayed=replayed)
+    url = settings_of(data_dir).database.url.get_secret_value()
+    found = list_dead_letters(url, Selection(tenant, reason), limit, with_replayed=replayed)
     for letter in found:
         print(json.dumps(letter, default=str))
     if not found:
@@ -39,18 +39,11 @@ def replay(data_dir: DataDir, tenant: Tenant = "", reason: Reason = "") -> None:
     """Append the records to their topics again, as they came; one that is still unfit comes back."""
     from lily.log.replays import append_again  # slow to import
     from lily.repositories.postgres.dead_letters import Selection, pages_for_replay
-    from lily.settings import load_settings
 
-    settings = load_settings(Installation.at(data_dir).data_dir)
+    settings = settings_of(data_dir)
     url = settings.database.url.get_secret_value()
     sent = 0
     for page in pages_for_replay(url, Selection(tenant, reason)):
         append_again(settings.kafka, [(r.topic, r.key, r.payload, r.headers) for r in page])
         sent += len(page)
     say(f"Sent {sent} record{'' if sent == 1 else 's'} again.")
-
-
-def _url(data_dir: DataDir) -> str:
-    from lily.settings import load_settings
-
-    return load_settings(Installation.at(data_dir).data_dir).database.url.get_secret_value()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant
 from lily.domain.errors import NotFound, Unavailable
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
     from lily.apps.enforcement import EnforcementParts
@@ -94,13 +94,6 @@ async def _find(parts: EnforcementParts, tenant: str, connector: str) -> str:
 
 
 def _run(data_dir: Path, act: Callable[[EnforcementParts], Awaitable[T]]) -> T:
-    from lily.apps.databases import open_databases  # slow to import
-    from lily.apps.enforcement import EnforcementParts
-    from lily.settings import load_settings
+    from lily.apps.enforcement import EnforcementParts  # slow to import
 
-    async def run() -> T:
-        settings = load_settings(Installation.at(data_dir).data_dir)
-        async with open_databases(settings) as opened:
-            return await act(EnforcementParts(settings, opened.shared, opened.homes))
-
-    return asyncio.run(run())
+    return with_databases(data_dir, lambda opened: act(EnforcementParts(*opened)))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import OPERATOR, DataDir, checked_role, checked_tenant, say
 from lily.domain.errors import AlreadyExists
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
     from lily.repositories.postgres.announcements import Announcements
@@ -81,18 +81,8 @@ def revoke(data_dir: DataDir, key_id: Annotated[UUID, typer.Argument()], tenant:
     say(f"Revoked {key_id}.")
 
 
-def _run(data_dir: DataDir, act: Callable[[ApiKeys, Announcements], Awaitable[T]]) -> T:
-    from lily.repositories.postgres.announcements import Announcements
+def _run(data_dir: Path, act: Callable[[ApiKeys, Announcements], Awaitable[T]]) -> T:
+    from lily.repositories.postgres.announcements import Announcements  # slow to import
     from lily.repositories.postgres.api_keys import ApiKeys
-    from lily.repositories.postgres.pool import Database
-    from lily.settings import load_settings
 
-    async def connected() -> T:
-        database = Database(load_settings(Installation.at(data_dir).data_dir).database)
-        await database.open()
-        try:
-            return await act(ApiKeys(database), Announcements(database))
-        finally:
-            await database.close()
-
-    return asyncio.run(connected())
+    return with_databases(data_dir, lambda opened: act(ApiKeys(opened.shared), Announcements(opened.shared)))

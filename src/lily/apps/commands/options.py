@@ -6,12 +6,16 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lily.access.roles import DEFAULT_ROLES
 from lily.domain.errors import InvalidInput
+from lily.standalone.installations import Installation
+
+if TYPE_CHECKING:
+    from lily.settings import Settings
 
 #: Who does what commands do, in the audit and wherever else somebody is named.
 OPERATOR = "local-operator"
@@ -33,6 +37,13 @@ def default_data_dir() -> Path:
     """The user's place for data."""
     home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(home) / "lily"
+
+
+def settings_of(data_dir: Path) -> Settings:
+    """The settings of the installation there."""
+    from lily.settings import load_settings  # slow to import
+
+    return load_settings(Installation.at(data_dir).data_dir)
 
 
 def say(line: str) -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import DataDir, checked_tenant
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
-    from lily.apps.databases import OpenDatabases
+    from lily.apps.databases import CommandDatabases
 
-T = TypeVar("T")
 policy = typer.Typer(help="Policies: decisions explained, changes planned.", no_args_is_help=True)
 
 Tenant = Annotated[str, typer.Option(help="Whose rules.")]
@@ -44,10 +41,10 @@ def explain(
     who = Principal(checked_tenant(tenant), user, frozenset(role or ()), frozenset(group or ()))
     known = Circumstances(datetime.now(UTC), address, purpose)
 
-    async def act(databases: OpenDatabases) -> dict[str, Any]:
+    async def act(databases: CommandDatabases) -> dict[str, Any]:
         return await _explain(databases, who, action, asset_id, known)
 
-    print(json.dumps(_run(data_dir, act), indent=2))
+    print(json.dumps(with_databases(data_dir, act), indent=2))
 
 
 @policy.command()
@@ -61,15 +58,15 @@ def plan(
     """Print who would gain and lose what, one JSON object per line; nothing is changed."""
     text = sys.stdin.read() if str(file) == "-" else file.read_text()
 
-    async def act(databases: OpenDatabases) -> list[dict[str, Any]]:
+    async def act(databases: CommandDatabases) -> list[dict[str, Any]]:
         return await _plan(databases, checked_tenant(tenant), text)
 
-    for effect in _run(data_dir, act):
+    for effect in with_databases(data_dir, act):
         print(json.dumps(effect))
 
 
 async def _explain(
-    databases: OpenDatabases, told: Any, action: str, asset_id: str, known: Any
+    databases: CommandDatabases, told: Any, action: str, asset_id: str, known: Any
 ) -> dict[str, Any]:
     from lily.access.books import Book
     from lily.access.decisions import Action, Resource
@@ -81,13 +78,13 @@ async def _explain(
 
     book = Book(await PostgresPolicies(databases.shared).load_rules(told.tenant_id))
     who, active = await People(databases.shared).complete(told)
-    found = await guard_assets(*databases).known_resources(who.tenant_id, [asset_id])
+    found = await guard_assets(databases.shared, databases.homes).known_resources(who.tenant_id, [asset_id])
     resource = found.get(asset_id, Resource(who.tenant_id, id=asset_id))
     explanation = explained(book, who, Action(action), resource, known)
     return {"asset_exists": asset_id in found} | explanation_document(explanation, who, active)
 
 
-async def _plan(databases: OpenDatabases, tenant: str, text: str) -> list[dict[str, Any]]:
+async def _plan(databases: CommandDatabases, tenant: str, text: str) -> list[dict[str, Any]]:
     from lily.access.people import People
     from lily.access.plans import plan as planned
     from lily.repositories.postgres.asset_lists import AssetLists
@@ -100,14 +97,3 @@ async def _plan(databases: OpenDatabases, tenant: str, text: str) -> list[dict[s
     known = await People(databases.shared).known(tenant)
     effects = await planned(tenant, rules, change, AssetLists(databases.homes), known)
     return [effect_document(effect) for effect in effects]
-
-
-def _run(data_dir: Path, act: Callable[[OpenDatabases], Awaitable[T]]) -> T:
-    from lily.apps.databases import open_databases
-    from lily.settings import load_settings
-
-    async def run() -> T:
-        async with open_databases(load_settings(Installation.at(data_dir).data_dir)) as opened:
-            return await act(opened)
-
-    return asyncio.run(run())

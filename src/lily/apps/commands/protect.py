@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 from uuid import UUID
 
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant, say
 from lily.domain.errors import NotFound
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
     from lily.repositories.postgres.announcements import Announcements
@@ -79,18 +78,9 @@ def remove(
 
 
 def _run(data_dir: Path, act: Callable[[PostgresProtectionRules, Announcements], Awaitable[T]]) -> T:
-    from lily.repositories.postgres.announcements import Announcements
-    from lily.repositories.postgres.pool import Database
+    from lily.repositories.postgres.announcements import Announcements  # slow to import
     from lily.repositories.postgres.protection_rules import PostgresProtectionRules
-    from lily.settings import load_settings
 
-    async def run() -> Any:
-        database = Database(load_settings(Installation.at(data_dir).data_dir).database)
-        await database.open()
-        try:
-            return await act(PostgresProtectionRules(database), Announcements(database))
-        finally:
-            await database.close()
-
-    done: T = asyncio.run(run())
-    return done
+    return with_databases(
+        data_dir, lambda opened: act(PostgresProtectionRules(opened.shared), Announcements(opened.shared))
+    )

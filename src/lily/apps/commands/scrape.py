@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import OPERATOR, DataDir, checked_tenant, say
 from lily.domain.errors import LilyError, NotFound, Unavailable
 from lily.domain.scraping import JobState, Mode
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
+    from lily.apps.databases import CommandDatabases
     from lily.domain.connectors import Connector
     from lily.repositories.postgres.connectors import PostgresConnectors
     from lily.repositories.postgres.scraping import ScrapingJobs, StoredJob
@@ -41,36 +41,32 @@ def scrape(
 ) -> None:
     """Order a job that reads the source; print the job as JSON, alone on the last line."""
     mode = Mode.FULL if full else Mode.INCREMENTAL
-    job = asyncio.run(_order(data_dir, (checked_tenant(tenant), name), mode, wait=wait))
+    which = checked_tenant(tenant), name
+    job = with_databases(data_dir, lambda opened: _order(opened, which, mode, wait=wait))
     note(data_dir, tenant, "scrape", ("connector", job.connector_id), mode.value)
     print(json.dumps(asdict(job), default=str))
     if wait and job.state != JobState.SUCCEEDED:
         raise ScrapeFailed(f"the job is {job.state}: {job.error}")
 
 
-async def _order(data_dir: Path, which: tuple[str, str], mode: Mode, *, wait: bool) -> StoredJob:
+async def _order(opened: CommandDatabases, which: tuple[str, str], mode: Mode, *, wait: bool) -> StoredJob:
     from lily.apps.connectors import open_connectors  # slow to import
     from lily.ingest.rest.scraping import check_scrapable
     from lily.ingest.scraping.orders import Orders
     from lily.log.producer import LogProducer
-    from lily.repositories.postgres.pool import Database
     from lily.repositories.postgres.scraping import ScrapingJobs
-    from lily.settings import load_settings
 
-    settings = load_settings(Installation.at(data_dir).data_dir)
-    database, log = Database(settings.database), LogProducer(settings.kafka)
-    await database.open()
+    log = LogProducer(opened.settings.kafka)
     log.start()
     try:
-        jobs = ScrapingJobs(database)
-        connector = await _find(open_connectors(settings.secrets, database), *which)
+        jobs = ScrapingJobs(opened.shared)
+        connector = await _find(open_connectors(opened.settings.secrets, opened.shared), *which)
         check_scrapable(connector)
         orders = Orders(log, jobs)
         job_id = await orders.order(connector.tenant_id, connector.connector_id, mode, OPERATOR)
         return await _followed(jobs, connector, job_id, wait=wait)
     finally:
         log.close()
-        await database.close()
 
 
 async def _find(connectors: PostgresConnectors, tenant: str, name: str) -> Connector:

@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from lily.apps.commands.acts import note
-from lily.apps.commands.options import DataDir, say
+from lily.apps.commands.options import DataDir, say, settings_of
 from lily.domain.audit import INSTALLATION
-from lily.standalone.installations import Installation
 
 secrets = typer.Typer(help="The keys that encrypt secrets at rest.", no_args_is_help=True)
 
@@ -30,9 +29,8 @@ def rotate(data_dir: DataDir) -> None:
     """Wrap every secret with the first key of the ring; afterwards the others are no longer needed."""
     from lily.repositories.keyrings import open_keyring  # slow to import
     from lily.repositories.postgres.secrets import rotate_keys
-    from lily.settings import load_settings
 
-    settings = load_settings(Installation.at(data_dir).data_dir)
+    settings = settings_of(data_dir)
     keyring = open_keyring(settings.secrets)
     rotated = rotate_keys(settings.database.url.get_secret_value(), keyring)
     note(data_dir, INSTALLATION, "rotate", ("secret", keyring.current), f"{rotated} wrapped anew")

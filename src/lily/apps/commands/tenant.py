@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lily.apps.commands.acts import note
-from lily.apps.commands.options import DataDir, checked_tenant, say
+from lily.apps.commands.options import DataDir, checked_tenant, say, settings_of
 from lily.domain.errors import InvalidInput, NotFound
 from lily.domain.tenants import SHARED
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
     from lily.apps.tenants import Tenancy
@@ -125,8 +125,7 @@ def _cell(name: str, isolation: str, cell: str) -> str:
     return cell or name.lower().replace("_", "-").replace(".", "-")
 
 
-def _tenancy(data_dir: Any) -> Tenancy:
+def _tenancy(data_dir: Path) -> Tenancy:
     from lily.apps.tenants import Tenancy  # slow to import
-    from lily.settings import load_settings
 
-    return Tenancy(load_settings(Installation.at(data_dir).data_dir))
+    return Tenancy(settings_of(data_dir))

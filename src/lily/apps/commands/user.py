@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable
 from getpass import getpass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from lily.apps.commands.acts import note
+from lily.apps.commands.databases import with_databases
 from lily.apps.commands.options import DataDir, checked_tenant, say
 from lily.domain.errors import NotFound
-from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
     from lily.repositories.postgres.announcements import Announcements
@@ -129,18 +129,10 @@ def _read_password() -> str:
     return getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
 
-def _run(data_dir: DataDir, act: Callable[[Directory, Announcements], Awaitable[T]]) -> T:
-    from lily.repositories.postgres.announcements import Announcements
+def _run(data_dir: Path, act: Callable[[Directory, Announcements], Awaitable[T]]) -> T:
+    from lily.repositories.postgres.announcements import Announcements  # slow to import
     from lily.repositories.postgres.directory import Directory
-    from lily.repositories.postgres.pool import Database
-    from lily.settings import load_settings
 
-    async def connected() -> T:
-        database = Database(load_settings(Installation.at(data_dir).data_dir).database)
-        await database.open()
-        try:
-            return await act(Directory(database), Announcements(database))
-        finally:
-            await database.close()
-
-    return asyncio.run(connected())
+    return with_databases(
+        data_dir, lambda opened: act(Directory(opened.shared), Announcements(opened.shared))
+    )
