@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from lily.domain.errors import MisconfiguredError
+from lily.domain.tenants import TENANT_NAME
 
 ENV_FILE = "lily.env"
 #: Under `run/`: there while a warm streams process stands by.
@@ -22,7 +23,6 @@ STANDBY_MARKER = "standby"
 DISPATCHER_MARKER = "dispatcher"
 #: Under `run/`: there while a scraper takes jobs.
 SCRAPER_MARKER = "scraper"
-TENANT_PATTERN = r"^[A-Za-z0-9_.-]{0,63}$"
 
 
 class _Slice(BaseModel):
@@ -119,9 +119,9 @@ class IssuerSettings(_Slice):
     name: str = Field(pattern=r"^[a-z0-9-]{1,63}$")
     issuer: str
     audience: str = Field(min_length=1)
-    tenant: str = Field("", pattern=TENANT_PATTERN)
+    tenant: str = Field("", pattern=f"^({TENANT_NAME})?$")
     tenant_claim: str = ""
-    tenants: tuple[Annotated[str, Field(min_length=1, pattern=TENANT_PATTERN)], ...] = ()
+    tenants: tuple[Annotated[str, Field(pattern=f"^{TENANT_NAME}$")], ...] = ()
     subject_claim: str = "preferred_username"
     groups_claim: str = "groups"
     roles: dict[str, tuple[str, ...]] = {}

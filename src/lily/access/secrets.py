@@ -7,11 +7,13 @@ import secrets
 from dataclasses import dataclass
 from hashlib import sha256
 
+from lily.domain.tenants import TENANT_NAME
+
 API_KEY = "lilykey"
 REFRESH = "lilyrefresh"
 # The tenant is part of the text, since row-level security shows nothing to who does not name one.
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_SHAPE = re.compile(rf"(lilykey|lilyrefresh)~([A-Za-z0-9_.-]{{1,63}})~({_UUID})~([A-Za-z0-9_-]{{43}})")
+_SHAPE = re.compile(rf"(lilykey|lilyrefresh)~({TENANT_NAME})~({_UUID})~([A-Za-z0-9_-]{{43}})")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ bearer may do is known where the session is. In a cookie it is no bearer token, 
 
 from __future__ import annotations
 
-import re
 import time
 from dataclasses import dataclass
 from uuid import UUID, uuid4
@@ -14,13 +13,12 @@ from uuid import UUID, uuid4
 import jwt
 
 from lily.domain.errors import Unauthenticated
+from lily.domain.tenants import is_tenant_name
 
 ISSUER = "lily"
 AUDIENCE = "lily"
 COOKIE_AUDIENCE = "lily-console"
 ALGORITHM = "HS256"
-#: The tenants the pipeline knows; an event of any other would end as a dead letter.
-TENANT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 CLOCK_SKEW_SECONDS = 30
 _CLAIMS = ["exp", "nbf", "iat", "iss", "aud", "sub", "jti", "tenant"]
 
@@ -87,7 +85,7 @@ def _own_token(claims: dict[str, object]) -> OwnToken:
 
 def check_tenant(tenant_id: str) -> None:
     """Refuse what is no tenant's name."""
-    if not TENANT_NAME.fullmatch(tenant_id):
+    if not is_tenant_name(tenant_id):
         raise Unauthenticated("the token is not valid: a tenant is 1 to 63 letters, digits, '_', '.' or '-'")
 
 

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 SHARED = "shared"
+#: What a tenant can be called, as a regular expression; an event of any other ends as a dead letter.
+TENANT_NAME = r"[A-Za-z0-9_.-]{1,63}"
+_NAME = re.compile(TENANT_NAME)
+
+
+def is_tenant_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
 
 
 class State(StrEnum):

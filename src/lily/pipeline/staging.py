@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lily.domain.assets import ALL_FIELDS, Field, TagOrigin
+from lily.domain.tenants import TENANT_NAME
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
 from lily.pipeline.arrays import (
     INSTANT,
@@ -83,7 +84,7 @@ _SAID = (
     "is_deleted",
 )
 _BITS = {name: int(Field[name.upper()]) for name in _SAID} | {"tags": int(Field.USER_TAGS)}
-TENANT = r"^[A-Za-z0-9_.-]{1,63}$"
+TENANT = f"^{TENANT_NAME}$"
 _ASSET_ID = r"^[^[:cntrl:]]{1,512}$"
 _TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 #: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ import typer
 
 from lily.access.roles import DEFAULT_ROLES
 from lily.domain.errors import InvalidInput
+from lily.domain.tenants import is_tenant_name
 from lily.standalone.installations import Installation
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 #: Who does what commands do, in the audit and wherever else somebody is named.
 OPERATOR = "local-operator"
-TENANT_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 
 DataDir = Annotated[
     Path,
@@ -54,7 +53,7 @@ def say(line: str) -> None:
 
 def checked_tenant(name: str) -> str:
     """The tenant's name, if it is one."""
-    if not TENANT_NAME.fullmatch(name):
+    if not is_tenant_name(name):
         raise InvalidInput(
             f"tenant {name!r} is not a name: 1 to 63 letters, digits, '_', '-' or '.'", tenant=name
         )

@@ -21,6 +21,7 @@ from lily.access.routers import Route, add_routes
 from lily.access.scopes import check_scopes
 from lily.access.sessions import TOKEN_SECONDS, Grant, Login, Sessions
 from lily.domain.errors import LilyError
+from lily.domain.tenants import TENANT_NAME
 from lily.repositories.postgres.identities import Session
 from lily.serving.rest.auth_answers import BrowserLogin, CredentialDocument, GrantedTokens
 from lily.serving.rest.bodies import Body, body_of, read_model
@@ -29,7 +30,7 @@ Authenticated = Annotated[Principal, Depends(authenticate)]
 
 
 class LoginBody(Body):
-    tenant_id: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,63}$")
+    tenant_id: str = Field(pattern=f"^{TENANT_NAME}$")
     username: str = Field(min_length=1, max_length=256)
     password: str = Field(min_length=1, max_length=1024)
     scope: str | None = Field(None, description="Space-separated scopes; all the user may do without it.")
