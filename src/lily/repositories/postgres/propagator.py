@@ -152,6 +152,8 @@ class Propagator:
         for span in spans:
             _collect(cursor, span, apart)
             who = span.tenant_id or who
+        if not _value(cursor, _SQL["is_anything_collected"]):
+            return Done(0, 0)
         if most is not None and _value(cursor, "SELECT is_wide_rule(%s)", most):
             raise TooMuch(_value(cursor, "SELECT busiest_tenant(%s)", most))
         cursor.execute("SELECT review_refinements(), find_losses()")

@@ -83,6 +83,10 @@ WITH taken AS (
 INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
 SELECT tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at FROM taken ORDER BY number
 
+-- name: is_anything_collected
+-- Propagator: whether anything may follow. From incidents nothing does, nor from new assets without tags.
+SELECT EXISTS (SELECT FROM changed_assets) OR EXISTS (SELECT FROM changed_edges) OR EXISTS (SELECT FROM changed_rules)
+
 -- name: collect_asset_changes
 -- Propagator: the assets of a lane whose tags, or whose being there, may have changed. A new asset without tags
 -- that is not deleted changes nothing: until now it was not in the way either.
