@@ -41,11 +41,7 @@ class Child:
         return self._process.pid if self._process else 0
 
     def start(self) -> None:
-        """Prepare and start the process, as the leader of its own group.
-
-        Not of a session: Linux shares the processor among sessions first, and then a thread that gives way
-        gives way to its own part alone.
-        """
+        """Prepare and start the process, as the leader of its own group."""
         self.rotate_log()
         self.part.prepare()
         self.ready = False
@@ -57,7 +53,7 @@ class Child:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **self.part.environment},
-                process_group=0,
+                start_new_session=True,
             )
         self._born_at = started_at(self._process.pid)
 
