@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 from fastapi.requests import HTTPConnection
@@ -50,6 +51,7 @@ def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
     return str(address) if address else ""
 
 
+@lru_cache(4096)
 def _parsed(text: str) -> Address | None:
     try:
         address = ip_address(text.strip().removeprefix("[").partition("]")[0].partition("%")[0])

@@ -102,7 +102,14 @@ class GatewayParts:
 
     def routers(self) -> list[APIRouter]:
         """In the order they are matched: the paths of assets take everything that is left."""
-        return [*self._before_assets(), *self._of_assets(), *self._of_others()]
+        return [*self._for_machines(), *self._before_assets(), *self._of_assets(), *self._of_others()]
+
+    def _for_machines(self) -> list[APIRouter]:
+        """What is asked most often comes first: a path is compared with one route after the other."""
+        return [
+            *self.protection.routers(self.guard, self.after, self.access.point),
+            *webhook_routers(self.writer, self.receivers),
+        ]
 
     def _before_assets(self) -> list[APIRouter]:
         settings, after, tokens = self.settings, self.after, self.tokens
@@ -113,7 +120,6 @@ class GatewayParts:
             *self.access.routers(after, tokens),
             *self.lineage.routers(self.incidents, after, tokens),
             *notification_routers(self.database, self.writer, self.connectors, self.announcements, tokens),
-            *self.protection.routers(self.guard, after, self.access.point),
             live_router(settings, self.feed, self.guard, self.announcements, self.cells),
             *EnforcementParts(settings, self.database, self.homes).routers(),
         ]
@@ -134,7 +140,6 @@ class GatewayParts:
             *scraping_routers(self.connectors, self.log, database),
             *incident_routers(self.incidents, writer, self.after, tokens),
             slack_router(settings.targets, database, writer, self.receivers, self.incidents),
-            *webhook_routers(writer, self.receivers),
             *delivery_routers(database, self.guard, tokens),
             TenantRest(self.tenants, TenantSources(self.homes), self.quotas).router(),
         ]

@@ -7,7 +7,6 @@ from typing import Any
 
 import structlog
 from fastapi import Request
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lily.serving.metrics import REQUESTS, SECONDS
@@ -15,13 +14,16 @@ from lily.serving.rest.acts import Acts
 from lily.serving.rest.problems import InternalError, answer
 from lily.serving.traces import Trace, continue_trace
 
-_SAFE_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-    "cross-origin-resource-policy": "same-origin",
-}
+#: Sent unless a route has said otherwise.
+_SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+_STRICT_HEADERS = ((b"strict-transport-security", b"max-age=31536000"),)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _QUIET_ROUTES = frozenset({"/livez", "/readyz", "/metrics"})
 
@@ -64,18 +66,21 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self._acts.note(Request(self._scope), message["status"])
             self._status = message["status"]
-            headers = MutableHeaders(scope=message)
-            for name, value in _SAFE_HEADERS.items():
-                headers.setdefault(name, value)
-            headers.setdefault("cache-control", "no-store")
-            if rate_limit := self._scope["state"].get("rate_limit"):
-                for name, value in rate_limit.headers().items():
-                    headers.setdefault(name, value)
-            if self._scope["scheme"] == "https":
-                headers.setdefault("strict-transport-security", "max-age=31536000")
-            headers["traceresponse"] = self._trace.header
-            headers["x-request-id"] = self._trace.trace_id
+            given = message.setdefault("headers", [])
+            names = {name for name, _ in given}
+            message["headers"] = [*given, *(each for each in self._headers() if each[0] not in names)]
         await self._send(message)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        rate_limit = self._scope["state"].get("rate_limit")
+        limits = rate_limit.headers().items() if rate_limit else ()
+        return [
+            (b"traceresponse", self._trace.header.encode()),
+            (b"x-request-id", self._trace.trace_id.encode()),
+            *_SAFE_HEADERS,
+            *((name.encode(), value.encode()) for name, value in limits),
+            *(_STRICT_HEADERS if self._scope["scheme"] == "https" else ()),
+        ]
 
     async def fail(self, receive: Receive) -> None:
         _log.exception("request_failed", trace_id=self._trace.trace_id)
