@@ -1,8 +1,11 @@
 """Who of several equal processes does the work: the one that holds a lock in PostgreSQL.
 
 The others stand by, warm. PostgreSQL lets go of the lock when the leader's connection ends, however that
-ended, and gives it to whoever has waited longest. Two leaders at once, for the moment in which one has lost
-its connection and not noticed, do no harm: an event counts once whoever applies it.
+ended. Two leaders at once, for the moment in which one has lost its connection and not noticed, do no harm:
+an event counts once whoever applies it.
+
+The lock is asked for again and again: a statement that waits for it keeps PostgreSQL from vacuuming any row
+that has died since.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ _log = structlog.get_logger(__name__)
 # Any number will do as long as every process uses the same, and nothing else does.
 _LOCK = 0x4C494C5A
 _LOOK_SECONDS = 1.0
+_ASK_SECONDS = 0.2
 #: After a restart of PostgreSQL the old leader asks at once, the others a little later.
 _LEADER_PAUSE, _OTHERS_PAUSE = 0.1, 3.0
 _REGAIN_SECONDS = 10.0
@@ -56,12 +60,9 @@ class Leadership:
                 time.sleep(_LEADER_PAUSE if self.is_ours() else _OTHERS_PAUSE)
 
     def _acquire(self, connection: psycopg.Connection) -> None:
-        if not self.is_ours():
-            connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
-            return
         deadline = time.monotonic() + _REGAIN_SECONDS
         while connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchone() != (True,):
-            if time.monotonic() > deadline:
+            if self.is_ours() and time.monotonic() > deadline:
                 _log.error("leadership_lost")
                 os._exit(1)
-            time.sleep(_LEADER_PAUSE)
+            time.sleep(_LEADER_PAUSE if self.is_ours() else _ASK_SECONDS)

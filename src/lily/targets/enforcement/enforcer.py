@@ -73,8 +73,14 @@ class Enforcer:
         async with await psycopg.AsyncConnection.connect(
             self._url, autocommit=True, connect_timeout=5, application_name="lily-enforcer"
         ) as connection:
-            await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+            # Asked for again and again: a statement that waits would keep PostgreSQL from vacuuming.
+            while not await self._leads(connection):
+                await asyncio.sleep(_LOOK_SECONDS)
             yield connection
+
+    async def _leads(self, connection: psycopg.AsyncConnection) -> bool:
+        answer = await connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,))
+        return await answer.fetchone() == (True,)
 
     async def _lead(self, leading: psycopg.AsyncConnection) -> None:
         beside = [asyncio.create_task(each) for each in (self._follow(), self._hold(leading))]
