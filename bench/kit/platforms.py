@@ -19,11 +19,12 @@ from typing import Any
 from lily.apps.commands.token import local_token
 from lily.apps.up import health
 from lily.domain.errors import Unavailable
-from lily.settings import Settings, load_settings
+from lily.settings import STANDBY_MARKER, Settings, load_settings
 from lily.standalone.installations import Installation
 from lily.standalone.ports import free_port
 from lily.standalone.states import State, running_state
 
+_SETTLE_SECONDS = 180.0
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -66,6 +67,16 @@ class Platform:
         _lily("up", "--detach", "--data-dir", str(self.data_dir), "--port", str(self.port))
         return time.monotonic() - started
 
+    def settle(self) -> float:
+        """Return when the pipeline that stands by is warm, too: until then it takes up to a core."""
+        started = time.monotonic()
+        marker = self.data_dir / "run" / STANDBY_MARKER
+        while self.settings.spark.standby and not marker.exists():
+            if time.monotonic() - started > _SETTLE_SECONDS:
+                raise Unavailable(f"nothing stands by after {_SETTLE_SECONDS:.0f} s; see `./lily logs`")
+            time.sleep(0.5)
+        return time.monotonic() - started
+
     def down(self) -> None:
         _lily("down", "--data-dir", str(self.data_dir))
 
@@ -80,7 +91,7 @@ def platform_of(data_dir: Path) -> Iterator[Platform]:
         return
     with own_platform() as platform:
         say(f"Nothing runs on {data_dir}: starting an installation for this benchmark …")
-        say(f"Healthy after {platform.up():.1f} s.")
+        say(f"Healthy after {platform.up():.1f} s, settled {platform.settle():.1f} s later.")
         yield platform
 
 
