@@ -99,7 +99,7 @@ def _prepare(client: httpx.Client, tenant: str, slack: str) -> str:
 
 
 class Hook:
-    """Where Monte Carlo sends to; each webhook when it is due, however long the answers take."""
+    """Where Monte Carlo sends to: each webhook when it is due, or as soon as one of the senders is free."""
 
     def __init__(self, port: int, path: str) -> None:
         self._path = path
@@ -120,17 +120,26 @@ class Hook:
 
     def _send(self, due: float, body: bytes) -> Sent | None:
         connection = self._connections.get()
+        time.sleep(max(0.0, due - time.time()))
         try:
-            time.sleep(max(0.0, due - time.time()))
-            connection.request("POST", self._path, body, monte_carlo.signed(_SECRET, body))
-            answer = connection.getresponse()
-            said = answer.read()
+            status, said = self._post(connection, body)
+        except (
+            OSError,
+            http.client.HTTPException,
+        ):  # kept for too long; the next request opens it anew
+            connection.close()
+            status, said = self._post(connection, body)
         finally:
             self._connections.put(connection)
-        if answer.status != 200:
-            say(f"  refused: {answer.status} {said[:200].decode()}")
+        if status != 200:
+            say(f"  refused: {status} {said[:200].decode()}")
             return None
         return Sent(due, str(from_json(said)["incidents"][0]))
+
+    def _post(self, connection: http.client.HTTPConnection, body: bytes) -> tuple[int, bytes]:
+        connection.request("POST", self._path, body, monte_carlo.signed(_SECRET, body))
+        answer = connection.getresponse()
+        return answer.status, answer.read()
 
 
 def _arrivals(slack: Receiver, sent: list[Sent]) -> dict[str, float]:

@@ -15,6 +15,7 @@ from psycopg.rows import dict_row
 
 from lily.domain.connectors import Connector
 from lily.domain.deliveries import NewDelivery, Shipment
+from lily.domain.errors import Unavailable
 from lily.domain.messages import Message
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.targets.delivering import Deliverer
@@ -83,9 +84,12 @@ class Dispatch:
         self.queues = DeliveryQueues(url)
         self.targets = OpenTargets(connectors, target_types(), Egress(AllowList(allow)))
         self.noted: list[UUID] = []
+        self.cannot_note: set[str] = set()  # tenants whose data is not there
         self.loop = Deliverer(self.queues, self.targets, connectors.switch_off, self._note)
 
     async def _note(self, shipments: Sequence[Shipment]) -> None:
+        if any(shipment.queue.tenant_id in self.cannot_note for shipment in shipments):
+            raise Unavailable("the cell of this tenant does not answer")
         self.noted += [shipment.delivery_id for shipment in shipments]
 
     async def enqueue(self, *wanted: NewDelivery) -> int:

@@ -7,6 +7,7 @@ import json
 import ssl
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from kit.certificates import Authority
 from kit.receivers import Received, Reply, receiver
 from lily.apps.connectors import open_connectors
 from lily.domain.audit import AuditEntry
+from lily.domain.connectors import Connector
 from lily.domain.deliveries import PAUSES, NewDelivery, QueueName, Shipment
+from lily.repositories.keyrings import SecretUnreadable
 from lily.repositories.postgres.connectors import NewConnector
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.repositories.postgres.delivery_log import DeliveryLog
@@ -49,6 +52,44 @@ INSERT INTO notification_causes (tenant_id, subscription_id, cause_key, notifica
                                  path, reason, applied_at)
 VALUES ('acme', gen_random_uuid(), %s, %s, 'asset.updated', 'e', '{}', '', now() - make_interval(days => %s))
 """
+
+
+def test_a_tenant_whose_data_is_away_is_in_nobody_elses_way(database: str) -> None:
+    async def run() -> None:
+        connectors = Connectors()
+        with receiver() as there:
+            hook = connectors.webhook(f"{there.url}/hook")
+            away, other = replace(new(hook), tenant_id="away"), new(hook)
+            async with dispatching(database, connectors) as dispatch:
+                dispatch.cannot_note.add("away")
+                await dispatch.enqueue(away, other)
+                assert await dispatch.settled([other]) == ["delivered"]
+                row = dispatch.row(away)
+                assert (row["status"], row["attempts"], row["is_uncertain"]) == ("pending", 0, False)
+                dispatch.cannot_note.clear()
+                assert await dispatch.settled([away]) == ["delivered"]
+                assert [request.id for request in there.received].count(str(away.delivery_id)) == 1
+
+    asyncio.run(run())
+
+
+def test_a_secret_that_cannot_be_read_refuses_its_own_messages_alone(database: str) -> None:
+    class Locked(Connectors):
+        async def secrets_of(self, connector: Connector) -> dict[str, str]:
+            if connector.config["url"].endswith("/locked"):
+                raise SecretUnreadable("its key is not in the keyring")
+            return await super().secrets_of(connector)
+
+    async def run() -> None:
+        connectors = Locked()
+        with receiver() as there:
+            locked, open_ = (new(connectors.webhook(f"{there.url}/{name}")) for name in ("locked", "open"))
+            async with dispatching(database, connectors) as dispatch:
+                await dispatch.enqueue(locked, open_)
+                assert await dispatch.settled([locked, open_]) == ["dead", "delivered"]
+                assert "its key is not in the keyring" in dispatch.row(locked)["error"]
+
+    asyncio.run(run())
 
 
 def test_a_message_is_signed_as_standard_webhooks_ask(database: str) -> None:

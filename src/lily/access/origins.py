@@ -13,6 +13,8 @@ from lily.domain.errors import MisconfiguredError
 
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
+#: Of an address as text, in brackets and with a zone.
+_LONGEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,12 @@ def client_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> str
     return str(address) if address else ""
 
 
-@lru_cache(4096)
 def _parsed(text: str) -> Address | None:
+    return _read(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(4096)
+def _read(text: str) -> Address | None:
     try:
         address = ip_address(text.strip().removeprefix("[").partition("]")[0].partition("%")[0])
     except ValueError:

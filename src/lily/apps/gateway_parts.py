@@ -106,8 +106,10 @@ class GatewayParts:
 
     def _for_machines(self) -> list[APIRouter]:
         """What is asked most often comes first: a path is compared with one route after the other."""
+        targets, database = self.settings.targets, self.database
         return [
             *self.protection.routers(self.guard, self.after, self.access.point),
+            slack_router(targets, database, self.writer, self.receivers, self.incidents),
             *webhook_routers(self.writer, self.receivers),
         ]
 
@@ -133,13 +135,12 @@ class GatewayParts:
         ]
 
     def _of_others(self) -> list[APIRouter]:
-        settings, database, writer, tokens = self.settings, self.database, self.writer, self.tokens
+        database, writer, tokens = self.database, self.writer, self.tokens
         return [
             *self.identity.routers(),
             *connector_routers(self.connectors, self.announcements),
             *scraping_routers(self.connectors, self.log, database),
             *incident_routers(self.incidents, writer, self.after, tokens),
-            slack_router(settings.targets, database, writer, self.receivers, self.incidents),
             *delivery_routers(database, self.guard, tokens),
             TenantRest(self.tenants, TenantSources(self.homes), self.quotas).router(),
         ]

@@ -118,9 +118,9 @@ def _make_compilers_yield(session: SparkSession) -> None:
 
     At 50 webhooks a second on two cores it took a seventh of the machine.
     """
-    if not sys.platform.startswith("linux"):
+    jvm = getattr(session.sparkContext._gateway, "proc", None)  # PySpark names it nowhere else
+    if jvm is None or not sys.platform.startswith("linux"):
         return
-    jvm = session.sparkContext._gateway.proc  # type: ignore[union-attr] # PySpark names it nowhere else
     for thread in Path(f"/proc/{jvm.pid}/task").iterdir():
         with suppress(OSError):  # it may end while we look
             if (thread / "comm").read_text(encoding="utf-8").startswith("C2 Compiler"):

@@ -10,12 +10,13 @@ import asyncio
 import json
 import random
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from enum import Enum, auto
+from typing import Any, Protocol
 
 import psycopg
 import structlog
@@ -49,6 +50,8 @@ _IDLE_SECONDS = 60.0
 _FORGET_SECONDS = 3600.0
 _RECONNECT_SECONDS = 0.5
 _GROUP_PAUSE = 0.3
+#: What could not be noted in the audit is tried again after this.
+_NOTE_PAUSE = 1.0
 _LOST = (psycopg.Error, Unavailable, OSError, TimeoutError)
 
 _log = structlog.get_logger(__name__)
@@ -67,6 +70,14 @@ class _Begun:
     target: Target
     shipment: Shipment
     must_wait: bool
+
+
+class _Then(Enum):
+    """What is to be done with a queue after an attempt."""
+
+    NEXT = auto()
+    NOTHING = auto()
+    LATER = auto()
 
 
 @dataclass(frozen=True)
@@ -161,27 +172,43 @@ class Deliverer:
             return 0
         rooms = {target: self._room(target) for target in {*self._sending, *self._slow}}
         claimed = await self._queues.claim(rooms, TARGET_ROOM, most)
-        if not claimed:
-            return 0
-        try:
-            begun = await self._begin(claimed)
-        except _LOST:
-            await self._release(claimed)
-            raise
-        for name, first in begun.items():
+        of_tenants: dict[str, list[QueueName]] = defaultdict(list)
+        for name in claimed:
             self._sending[(name.tenant_id, name.connector_id)] += 1
-            task = asyncio.create_task(self._serve(name, first))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        await self._release([name for name in claimed if name not in begun])
+            of_tenants[name.tenant_id].append(name)
+        for names in of_tenants.values():
+            self._start(self._serve_all(names))
         return len(claimed)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_all(self, names: Sequence[QueueName]) -> None:
+        """Queues of one tenant: whatever goes wrong with its data is in nobody else's way."""
+        begun: dict[QueueName, _Begun] = {}
+        try:
+            begun = await self._begin(names)
+        except Exception as error:
+            _log.warning("deliveries_not_begun", tenant=names[0].tenant_id, error=repr(error))
+        idle = [name for name in names if name not in begun]
+        await self._release(idle)
+        for name in idle:
+            self._leave(name, is_more=True)
+        for name, first in begun.items():
+            self._start(self._serve(name, first))
 
     async def _begin(self, names: Sequence[QueueName]) -> dict[QueueName, _Begun]:
         """The first message of each of these queues, noted in the audit; of an empty one none."""
         targets = {name: await self._targets.of(name.tenant_id, name.connector_id) for name in names}
-        keeps = {name: target.keeps_groups for name, target in targets.items()}
-        begun = await self._queues.begin(keeps)
-        await self._note([shipment for shipment, must_wait in begun if not must_wait])
+        begun = await self._queues.begin({name: target.keeps_groups for name, target in targets.items()})
+        try:
+            await self._note([shipment for shipment, must_wait in begun if not must_wait])
+        except Exception:
+            for shipment, _ in begun:
+                await self._queues.step_back(shipment, _NOTE_PAUSE)
+            raise
         return {
             shipment.queue: _Begun(targets[shipment.queue], shipment, must_wait)
             for shipment, must_wait in begun
@@ -189,9 +216,19 @@ class Deliverer:
 
     async def _release(self, names: Sequence[QueueName]) -> None:
         """Others may send from these; if that cannot be said, the lease ends by itself, in a minute."""
-        with suppress(*_LOST):
-            for name in names:
+        for name in names:
+            with suppress(*_LOST):
                 await self._queues.release(name)
+
+    def _leave(self, name: QueueName, is_more: bool) -> None:
+        """There is room again; look for more if there may be more."""
+        key = (name.tenant_id, name.connector_id)
+        is_more = is_more or not self._room(key) or self._sending.total() >= _MOST_SENDING
+        self._sending[key] -= 1
+        if not self._sending[key]:
+            del self._sending[key]
+        if is_more:
+            self._wake.set()
 
     def _room(self, target: tuple[str, str]) -> int:
         room = SLOW_ROOM if target in self._slow else TARGET_ROOM
@@ -203,7 +240,6 @@ class Deliverer:
         return wait if due is None else max(0.01, min(wait, due))
 
     async def _serve(self, name: QueueName, first: _Begun) -> None:
-        key = (name.tenant_id, name.connector_id)
         is_more = True
         try:
             is_more = await self._send_in_order(name, first)
@@ -211,12 +247,7 @@ class Deliverer:
             _log.warning("delivery_interrupted", connector=name.connector_id, error=str(error))
             await self._release([name])
         finally:
-            is_more = is_more or not self._room(key) or self._sending.total() >= _MOST_SENDING
-            self._sending[key] -= 1
-            if not self._sending[key]:
-                del self._sending[key]
-            if is_more:
-                self._wake.set()
+            self._leave(name, is_more)
 
     async def _send_in_order(self, name: QueueName, first: _Begun) -> bool:
         """One message after the other; whether any is left for later."""
@@ -225,35 +256,35 @@ class Deliverer:
             if begun.must_wait:
                 await self._queues.step_back(begun.shipment, _GROUP_PAUSE)
                 return True
-            left = await self._conclude(await _attempt(begun.target, begun.shipment))
-            if left is None or not left:
-                return left is None
+            then = await self._conclude(await _attempt(begun.target, begun.shipment))
+            if then is not _Then.NEXT:
+                return then is _Then.LATER
             if not await self._queues.renew(name):
                 break
             begun = (await self._begin([name])).get(name)
         await self._queues.release(name)
         return True
 
-    async def _conclude(self, attempt: _Attempt) -> int | None:
-        """Write down what came of it; how many messages are left in the queue, None when it now waits."""
+    async def _conclude(self, attempt: _Attempt) -> _Then:
+        """Write down what came of it."""
         shipment, receipt = attempt.shipment, attempt.receipt
         self._judge_speed(attempt)
         DELIVERIES.labels(receipt.outcome.value).inc()
         if receipt.outcome is Outcome.DELIVERED:
             finished = await self._queues.finish(shipment, receipt, Status.DELIVERED, attempt.seconds)
             DELIVERY_SECONDS.observe((datetime.now(UTC) - shipment.told_at).total_seconds())
-            return finished.left
+            return _Then.NEXT if finished.left else _Then.NOTHING
         if receipt.outcome is Outcome.FAILED:
             if receipt.is_throttled and _age(shipment) < MOST_PUT_OFF:
                 await self._put_off(shipment, receipt)
-                return None
+                return _Then.LATER
             pause = pause_after(shipment.failures + 1, random.random(), receipt.retry_after)
             if pause is not None:
                 await self._queues.postpone(shipment, receipt, attempt.seconds, pause)
-                return None
+                return _Then.LATER
         return await self._give_up(attempt)
 
-    async def _give_up(self, attempt: _Attempt) -> int:
+    async def _give_up(self, attempt: _Attempt) -> _Then:
         shipment, receipt = attempt.shipment, attempt.receipt
         if receipt.outcome is Outcome.GONE:
             await self._end(shipment.queue, "it wants nothing any more", receipt)
@@ -268,7 +299,7 @@ class Deliverer:
             delivery=str(shipment.delivery_id),
             reason=receipt.detail,
         )
-        return finished.left
+        return _Then.NEXT if finished.left else _Then.NOTHING
 
     async def _end(self, name: QueueName, why: str, receipt: Receipt) -> None:
         await self._switch_off(name.tenant_id, name.connector_id, f"{why} ({receipt.detail[:500]})")
@@ -276,7 +307,9 @@ class Deliverer:
     def _judge_speed(self, attempt: _Attempt) -> None:
         target = (attempt.shipment.queue.tenant_id, attempt.shipment.queue.connector_id)
         if attempt.receipt.outcome is Outcome.DELIVERED or attempt.seconds < _SLOW_SECONDS:
-            self._slow.discard(target)
+            if target in self._slow:
+                self._slow.discard(target)
+                self._wake.set()
         else:
             self._slow.add(target)
 

@@ -10,7 +10,7 @@ import structlog
 
 from lily.domain.connectors import Connector
 from lily.domain.deliveries import Outcome, Receipt, Shipment
-from lily.domain.errors import InvalidInput, LilyError
+from lily.domain.errors import LilyError, Unavailable
 from lily.targets.egress import Egress
 from lily.targets.frame import Opening, Target, TargetType
 
@@ -96,7 +96,9 @@ class OpenTargets:
         try:
             secrets = await self._registry.secrets_of(connector)
             return self._types[connector.type].open(Opening(connector, secrets, self._egress))
-        except (InvalidInput, KeyError) as error:
+        except Unavailable:
+            raise
+        except (LilyError, KeyError) as error:
             _log.warning("target_unusable", connector=connector_id, error=str(error))
             detail = error.message if isinstance(error, LilyError) else f"its setting {error} is missing"
             return Nowhere(f"the connector {connector.name!r} cannot be used: {detail}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, APIWebSocketRoute
+from starlette.routing import Match
 
 from lily.access.calls import authenticate
 from lily.apps.gateway import build_app
@@ -76,6 +78,16 @@ def test_every_route_is_authenticated_or_listed_as_public(app: FastAPI) -> None:
             isinstance(route, APIWebSocketRoute) and authenticated_listener in callables(route.dependant)
         )
         assert protected != (path in PUBLIC_PATHS), f"{path} must be either authenticated or public"
+
+
+def test_no_route_is_hidden_by_one_before_it(app: FastAPI) -> None:
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    for route in routes:
+        path = re.sub(r"\{[^}]+\}", "1", route.path)
+        for method in route.methods:
+            scope = {"type": "http", "method": method, "path": path, "headers": []}
+            answering = next(each for each in routes if each.matches(scope)[0] is Match.FULL)
+            assert answering is route, f"{method} {path} is answered by {answering.path}"
 
 
 def test_the_contract_is_the_published_one(app: FastAPI) -> None:

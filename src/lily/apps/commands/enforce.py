@@ -96,4 +96,6 @@ async def _find(parts: EnforcementParts, tenant: str, connector: str) -> str:
 def _run(data_dir: Path, act: Callable[[EnforcementParts], Awaitable[T]]) -> T:
     from lily.apps.enforcement import EnforcementParts  # slow to import
 
-    return with_databases(data_dir, lambda opened: act(EnforcementParts(*opened)))
+    return with_databases(
+        data_dir, lambda opened: act(EnforcementParts(opened.settings, opened.shared, opened.homes))
+    )

@@ -32,10 +32,13 @@ class CatchingUp:
         self._bounds = LogBounds(settings, patience_seconds=10.0)
         self._feed = feed
         self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def end(self, here: Place) -> Place:
         """Where the log ends now: what is told is not always heard yet."""
-        ends = (await asyncio.to_thread(self._bounds.ends, {here.topic: here.offsets})).get(here.topic, {})
+        async with self._asking:  # a silent broker keeps a thread for each who asks
+            found = await asyncio.to_thread(self._bounds.ends, {here.topic: here.offsets})
+        ends = found.get(here.topic, {})
         return Place(
             here.topic, {each: max(offset, ends.get(each, 0)) for each, offset in here.offsets.items()}
         )

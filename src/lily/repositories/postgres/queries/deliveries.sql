@@ -212,7 +212,7 @@ WITH old AS (
     DELETE FROM deliveries
     WHERE status <> 'pending' AND finished_at < clock_timestamp() - make_interval(days => %(days)s)
 ), empty AS (
-    DELETE FROM delivery_queues WHERE pending = 0 AND holder IS NULL
+    DELETE FROM delivery_queues WHERE pending = 0 AND (holder IS NULL OR lease_until < clock_timestamp())
 )
 DELETE FROM delivery_threads WHERE updated_at < clock_timestamp() - make_interval(days => %(days)s)
 
