@@ -34,7 +34,7 @@ from lily.repositories.postgres.delivery_log import DeliveryLog
 from lily.repositories.postgres.notifications import PostgresNotifications, Wanted
 from lily.repositories.postgres.pool import Database
 from lily.settings import Settings
-from lily.targets import delivering
+from lily.targets import attempts, delivering
 from lily.targets.switching import SwitchOff
 from lily.targets.webhooks import body_of
 
@@ -355,7 +355,7 @@ def test_a_webhook_never_has_more_than_20_kb_and_says_when_it_was_cut(
 
 
 def test_targets_that_hang_leave_room_for_others(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivering, "_SLOW_SECONDS", 0.2)
+    monkeypatch.setattr(attempts, "_SLOW_SECONDS", 0.2)
     monkeypatch.setattr(delivering, "_MOST_SENDING", 16)
 
     def answer(request: Received) -> Reply:

@@ -9,40 +9,26 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 import structlog
 
-from lily.domain.deliveries import (
-    MOST_DEAD,
-    MOST_HELD,
-    MOST_PUT_OFF,
-    Outcome,
-    QueueName,
-    Receipt,
-    Shipment,
-    Status,
-    pause_after,
-)
+from lily.domain.deliveries import QueueName, Shipment
 from lily.domain.errors import Unavailable
 from lily.repositories.postgres.deliveries import CHANNEL, DeliveryQueues
+from lily.targets.attempts import Attempts, Switch, Then
 from lily.targets.frame import Target
 from lily.targets.opened import OpenTargets
-from lily.telemetry import DELIVERIES, DELIVERY_SECONDS
 
 #: So many messages are on their way to one target at once; a slow one does not take all.
 TARGET_ROOM = 8
-#: And so many to one that took this long to take none: a hundred of those leave room for the others.
+#: And so many to one that is slow to take nothing: a hundred of those leave room for the others.
 SLOW_ROOM = 1
-_SLOW_SECONDS = 5.0
 _MOST_SENDING = 512
 #: Something is due that another one holds: it may be about to die.
 _HELD_SECONDS = 1.0
@@ -57,12 +43,6 @@ _LOST = (psycopg.Error, Unavailable, OSError, TimeoutError)
 _log = structlog.get_logger(__name__)
 
 
-class Switch(Protocol):
-    """Switches a connector off that wants or takes nothing any more, and tells whom it concerns."""
-
-    async def __call__(self, tenant_id: str, connector_id: str, why: str) -> None: ...
-
-
 @dataclass(frozen=True)
 class _Begun:
     """A message that is to be sent now, or that must wait for another one of its group."""
@@ -70,21 +50,6 @@ class _Begun:
     target: Target
     shipment: Shipment
     must_wait: bool
-
-
-class _Then(Enum):
-    """What is to be done with a queue after an attempt."""
-
-    NEXT = auto()
-    NOTHING = auto()
-    LATER = auto()
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    shipment: Shipment
-    receipt: Receipt
-    seconds: float
 
 
 class Deliverer:
@@ -100,10 +65,9 @@ class Deliverer:
         self._note = note
         self._queues = queues
         self._targets = targets
-        self._switch_off = switch_off
         self._wake = asyncio.Event()
+        self._attempts = Attempts(queues, switch_off, self._wake.set)
         self._sending: Counter[tuple[str, str]] = Counter()
-        self._slow: set[tuple[str, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_somebody = False
 
@@ -170,7 +134,7 @@ class Deliverer:
         most = _MOST_SENDING - self._sending.total()
         if most <= 0:
             return 0
-        rooms = {target: self._room(target) for target in {*self._sending, *self._slow}}
+        rooms = {target: self._room(target) for target in {*self._sending, *self._attempts.slow}}
         claimed = await self._queues.claim(rooms, TARGET_ROOM, most)
         of_tenants: dict[str, list[QueueName]] = defaultdict(list)
         for name in claimed:
@@ -231,7 +195,7 @@ class Deliverer:
             self._wake.set()
 
     def _room(self, target: tuple[str, str]) -> int:
-        room = SLOW_ROOM if target in self._slow else TARGET_ROOM
+        room = SLOW_ROOM if target in self._attempts.slow else TARGET_ROOM
         return max(0, room - self._sending[target])
 
     async def _pause(self) -> float:
@@ -256,85 +220,17 @@ class Deliverer:
             if begun.must_wait:
                 await self._queues.step_back(begun.shipment, _GROUP_PAUSE)
                 return True
-            then = await self._conclude(await _attempt(begun.target, begun.shipment))
-            if then is not _Then.NEXT:
-                return then is _Then.LATER
+            then = await self._attempts.make(begun.target, begun.shipment)
+            if then is not Then.NEXT:
+                return then is Then.LATER
             if not await self._queues.renew(name):
                 break
             begun = (await self._begin([name])).get(name)
         await self._queues.release(name)
         return True
 
-    async def _conclude(self, attempt: _Attempt) -> _Then:
-        """Write down what came of it."""
-        shipment, receipt = attempt.shipment, attempt.receipt
-        self._judge_speed(attempt)
-        DELIVERIES.labels(receipt.outcome.value).inc()
-        if receipt.outcome is Outcome.DELIVERED:
-            finished = await self._queues.finish(shipment, receipt, Status.DELIVERED, attempt.seconds)
-            DELIVERY_SECONDS.observe((datetime.now(UTC) - shipment.told_at).total_seconds())
-            return _Then.NEXT if finished.left else _Then.NOTHING
-        if receipt.outcome is Outcome.FAILED:
-            if receipt.is_throttled and _age(shipment) < MOST_PUT_OFF:
-                await self._put_off(shipment, receipt)
-                return _Then.LATER
-            pause = pause_after(shipment.failures + 1, random.random(), receipt.retry_after)
-            if pause is not None:
-                await self._queues.postpone(shipment, receipt, attempt.seconds, pause)
-                return _Then.LATER
-        return await self._give_up(attempt)
-
-    async def _give_up(self, attempt: _Attempt) -> _Then:
-        shipment, receipt = attempt.shipment, attempt.receipt
-        if receipt.outcome is Outcome.GONE:
-            await self._end(shipment.queue, "it wants nothing any more", receipt)
-        finished = await self._queues.finish(shipment, receipt, Status.DEAD, attempt.seconds)
-        if finished.dead_in_row >= MOST_DEAD:
-            await self._end(
-                shipment.queue, f"it took none of {finished.dead_in_row} messages in a row", receipt
-            )
-        _log.warning(
-            "delivery_dead",
-            tenant=shipment.queue.tenant_id,
-            delivery=str(shipment.delivery_id),
-            reason=receipt.detail,
-        )
-        return _Then.NEXT if finished.left else _Then.NOTHING
-
-    async def _end(self, name: QueueName, why: str, receipt: Receipt) -> None:
-        await self._switch_off(name.tenant_id, name.connector_id, f"{why} ({receipt.detail[:500]})")
-
-    def _judge_speed(self, attempt: _Attempt) -> None:
-        target = (attempt.shipment.queue.tenant_id, attempt.shipment.queue.connector_id)
-        if attempt.receipt.outcome is Outcome.DELIVERED or attempt.seconds < _SLOW_SECONDS:
-            if target in self._slow:
-                self._slow.discard(target)
-                self._wake.set()
-        else:
-            self._slow.add(target)
-
-    async def _put_off(self, shipment: Shipment, receipt: Receipt) -> None:
-        """The whole target is left alone for as long as it asked for."""
-        pause = min(max(receipt.retry_after or 0.0, _GROUP_PAUSE), MOST_HELD)
-        await self._queues.hold_target(shipment.queue, pause)
-        await self._queues.step_back(shipment, pause)
-
     async def _forget_forever(self) -> None:
         while True:
             await asyncio.sleep(_FORGET_SECONDS * (0.5 + random.random()))
             with suppress(*_LOST):
                 await self._queues.forget()
-
-
-async def _attempt(target: Target, shipment: Shipment) -> _Attempt:
-    began = time.monotonic()
-    try:
-        receipt = await target.send(shipment)
-    except Exception as error:  # whatever a target's code does wrong is this message's trouble only
-        _log.exception("target_failed", delivery=str(shipment.delivery_id))
-        receipt = Receipt(Outcome.FAILED, "", detail=f"the target's code failed: {error!r}", is_certain=False)
-    return _Attempt(shipment, receipt, time.monotonic() - began)
-
-
-def _age(shipment: Shipment) -> float:
-    return (datetime.now(UTC) - shipment.first_attempt).total_seconds()
