@@ -17,7 +17,7 @@ from lily.settings import Settings
 
 NAME = "lineage"
 #: The number bounds the driver's memory: a batch is one Arrow table there.
-PACE = Pace(most=20_000, pause="200ms")
+PACE = Pace(most=20_000, pause="300ms")
 _COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
