@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -55,8 +54,6 @@ def worker_app() -> FastAPI:
     # Batches make thousands of short-lived dictionaries; collecting less often saves a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
-    # Beside the requests, threads read the log and write the audit; a request waits for each turn of theirs.
-    sys.setswitchinterval(0.001)
     return app
 
 

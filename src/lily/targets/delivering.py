@@ -10,7 +10,7 @@ import asyncio
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +36,8 @@ _IDLE_SECONDS = 60.0
 _FORGET_SECONDS = 3600.0
 _RECONNECT_SECONDS = 0.5
 _GROUP_PAUSE = 0.3
-#: What could not be noted in the audit is tried again after this.
-_NOTE_PAUSE = 1.0
+#: What could not be begun, or not noted in the audit, is tried again after this.
+_TROUBLE_PAUSE = 1.0
 _LOST = (psycopg.Error, Unavailable, OSError, TimeoutError)
 
 _log = structlog.get_logger(__name__)
@@ -156,27 +156,36 @@ class Deliverer:
             begun = await self._begin(names)
         except Exception as error:
             _log.warning("deliveries_not_begun", tenant=names[0].tenant_id, error=repr(error))
+            await asyncio.sleep(_TROUBLE_PAUSE)
         idle = [name for name in names if name not in begun]
         await self._release(idle)
+        if not await self._is_noted(begun.values()):
+            idle, begun = list(names), {}
         for name in idle:
             self._leave(name, is_more=True)
         for name, first in begun.items():
             self._start(self._serve(name, first))
 
     async def _begin(self, names: Sequence[QueueName]) -> dict[QueueName, _Begun]:
-        """The first message of each of these queues, noted in the audit; of an empty one none."""
+        """The first message of each of these queues; of an empty one none."""
         targets = {name: await self._targets.of(name.tenant_id, name.connector_id) for name in names}
         begun = await self._queues.begin({name: target.keeps_groups for name, target in targets.items()})
-        try:
-            await self._note([shipment for shipment, must_wait in begun if not must_wait])
-        except Exception:
-            for shipment, _ in begun:
-                await self._queues.step_back(shipment, _NOTE_PAUSE)
-            raise
         return {
             shipment.queue: _Begun(targets[shipment.queue], shipment, must_wait)
             for shipment, must_wait in begun
         }
+
+    async def _is_noted(self, begun: Collection[_Begun]) -> bool:
+        """Whether the audit has what leaves now; else nothing leaves, and all is put back as it was."""
+        try:
+            await self._note([each.shipment for each in begun if not each.must_wait])
+        except Exception as error:  # a tenant's data may be away in any way
+            _log.warning("deliveries_not_noted", error=repr(error))
+            with suppress(*_LOST):  # else the leases end by themselves, in a minute
+                for each in begun:
+                    await self._queues.step_back(each.shipment, _TROUBLE_PAUSE)
+            return False
+        return True
 
     async def _release(self, names: Sequence[QueueName]) -> None:
         """Others may send from these; if that cannot be said, the lease ends by itself, in a minute."""
@@ -226,6 +235,8 @@ class Deliverer:
             if not await self._queues.renew(name):
                 break
             begun = (await self._begin([name])).get(name)
+            if begun and not await self._is_noted([begun]):
+                return True
         await self._queues.release(name)
         return True
 
