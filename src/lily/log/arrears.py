@@ -6,12 +6,10 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, TopicPartition
 
-from lily.log.partitions import partitions_of
+from lily.log.partitions import begin_and_end, committed, partitions_of
 from lily.log.producer import client_config
 from lily.log.topics import Topic
 from lily.settings import KafkaSettings
-
-_TIMEOUT = 30.0
 
 
 def count_unread(settings: KafkaSettings, group: str, topics: Iterable[Topic]) -> int:
@@ -23,11 +21,11 @@ def count_unread(settings: KafkaSettings, group: str, topics: Iterable[Topic]) -
             for topic, numbers in partitions_of(settings, topics).items()
             for number in numbers
         ]
-        return sum(_unread(consumer, place) for place in consumer.committed(places, _TIMEOUT))
+        return sum(_unread(consumer, place) for place in committed(consumer, places))
     finally:
         consumer.close()
 
 
-def _unread(consumer: Consumer, committed: TopicPartition) -> int:
-    low, end = consumer.get_watermark_offsets(committed, _TIMEOUT)
-    return int(end - max(low, committed.offset))  # an offset below 0 says that nothing was committed
+def _unread(consumer: Consumer, reached: TopicPartition) -> int:
+    begin, end = begin_and_end(consumer, reached)
+    return end - max(begin, reached.offset)

@@ -8,7 +8,7 @@ from itertools import islice
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from lily.domain.errors import Unavailable
-from lily.log.partitions import partitions_of
+from lily.log.partitions import begin_and_end, partitions_of
 from lily.log.producer import client_config, producer_config
 from lily.log.replays import RawRecord, append_again
 from lily.log.topics import Topic
@@ -57,7 +57,7 @@ class TenantCopy:
         for topic, partitions in self._next.items():
             for partition, start in partitions.items():
                 place = TopicPartition(topic, partition, start)
-                low, end = self._consumer.get_watermark_offsets(place, _TIMEOUT)
+                low, end = begin_and_end(self._consumer, place)
                 if start < end:
                     self._copy(TopicPartition(topic, partition, max(start, low)), end)
                 partitions[partition] = max(start, end)
@@ -121,8 +121,7 @@ def _watermarks(settings: KafkaSettings, partitions: Mapping[str, list[int]], wh
     try:
         return {
             topic: {
-                number: consumer.get_watermark_offsets(TopicPartition(topic, number), _TIMEOUT)[which]
-                for number in numbers
+                number: begin_and_end(consumer, TopicPartition(topic, number))[which] for number in numbers
             }
             for topic, numbers in partitions.items()
         }

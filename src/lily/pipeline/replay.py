@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lily.domain.assets import Lane
-from lily.log.partitions import partitions_of
+from lily.log.partitions import begin_and_end, partitions_of
 from lily.log.producer import client_config
 from lily.log.topics import LANE_TOPICS, Topic
 from lily.pipeline.jobs import leaf, lineage, structural
@@ -92,6 +92,6 @@ def first_offsets(settings: KafkaSettings, topic: Topic) -> dict[int, int]:
     consumer = Consumer(client_config(settings) | {"group.id": "lily-replay", "enable.auto.commit": False})
     try:
         ((name, partitions),) = partitions_of(settings, [topic]).items()
-        return {p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=30)[0] for p in partitions}
+        return {p: begin_and_end(consumer, TopicPartition(name, p))[0] for p in partitions}
     finally:
         consumer.close()
