@@ -186,3 +186,37 @@ def test_a_body_that_lies_about_its_length_is_cut_off(running: Gateway) -> None:
         "POST", ASSETS, content=b" " * (17 * 1024 * 1024), headers={"content-type": "application/json"}
     )
     problem(answer, 413, "content_too_large")
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000, 4_000_000])
+def test_who_is_refused_before_all_is_read_is_heard_again_on_the_same_connection(
+    running: Gateway, size: int
+) -> None:
+    caller = http.client.HTTPConnection(running.client.base_url.host, running.client.base_url.port or 0)
+    headers = {"content-type": "application/json", "authorization": "Bearer nobody"}
+    for _ in range(20):
+        caller.request("POST", ASSETS, b" " * size, headers)
+        answer = caller.getresponse()
+        assert (answer.status, answer.getheader("connection")) == (401, None)
+        answer.read()
+        connected = caller.sock
+        caller.request("GET", "/livez")
+        assert caller.getresponse().read()
+        assert caller.sock is connected
+    caller.close()
+
+
+@pytest.mark.parametrize(
+    "declared", [{"content-length": "99999999"}, {"content-length": "9"}, {"transfer-encoding": "chunked"}]
+)
+def test_who_is_refused_and_does_not_send_all_is_told_that_the_connection_ends(
+    running: Gateway, declared: dict[str, str]
+) -> None:
+    caller = http.client.HTTPConnection(running.client.base_url.host, running.client.base_url.port or 0)
+    caller.putrequest("POST", ASSETS)
+    for name, value in declared.items():
+        caller.putheader(name, value)
+    caller.endheaders()
+    answer = caller.getresponse()
+    assert (answer.status, answer.getheader("connection")) == (401, "close")
+    caller.close()

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lily.serving.metrics import REQUESTS, SECONDS
 from lily.serving.rest.acts import Acts
+from lily.serving.rest.leftovers import Incoming
 from lily.serving.rest.problems import InternalError, answer
 from lily.serving.traces import Trace, continue_trace
 
@@ -44,18 +45,20 @@ class Exchanges:
         trace = continue_trace(Request(scope).headers.get("traceparent", ""))
         given: dict[str, Any] = scope.get("state") or {}
         scope["state"] = given | {"trace_id": trace.trace_id, "traceparent": trace.header}
-        exchange = _Exchange(scope, send, trace, self._acts)
+        incoming = Incoming(scope, receive)
+        exchange = _Exchange(scope, incoming, send, trace, self._acts)
         try:
-            await self._app(scope, receive, exchange.send)
+            await self._app(scope, incoming.receive, exchange.send)
         except Exception:  # the main loop: whatever it is, the caller gets a problem and we get the trace
-            await exchange.fail(receive)
+            await exchange.fail()
         finally:
             exchange.record()
 
 
 class _Exchange:
-    def __init__(self, scope: Scope, send: Send, trace: Trace, acts: Acts) -> None:
+    def __init__(self, scope: Scope, incoming: Incoming, send: Send, trace: Trace, acts: Acts) -> None:
         self._scope = scope
+        self._incoming = incoming
         self._acts = acts
         self._send = send
         self._trace = trace
@@ -69,6 +72,8 @@ class _Exchange:
             given = message.setdefault("headers", [])
             names = {name for name, _ in given}
             message["headers"] = [*given, *(each for each in self._headers() if each[0] not in names)]
+            if not await self._incoming.is_finished():
+                message["headers"].append((b"connection", b"close"))
         await self._send(message)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
@@ -82,12 +87,12 @@ class _Exchange:
             *(_STRICT_HEADERS if self._scope["scheme"] == "https" else ()),
         ]
 
-    async def fail(self, receive: Receive) -> None:
+    async def fail(self) -> None:
         _log.exception("request_failed", trace_id=self._trace.trace_id)
         if self._status:
             return
         error = InternalError("something went wrong on our side; tell us the trace_id")
-        await answer(Request(self._scope), error)(self._scope, receive, self.send)
+        await answer(Request(self._scope), error)(self._scope, self._incoming.receive, self.send)
 
     def record(self) -> None:
         seconds = time.perf_counter() - self._started
