@@ -13,6 +13,7 @@ from hypothesis import given
 from rest_kit import Gateway, gateway
 
 from kit import access_strategies as some
+from lily.access.books import Book
 from lily.access.decision_points import Access, FixedBooks
 from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
@@ -48,7 +49,7 @@ class Lists:
         self._loop = asyncio.get_running_loop()
 
     def check(self, rules: Rules, who: Principal, known: Circumstances) -> None:
-        access = Access(FixedBooks(rules))
+        access = Access(FixedBooks(Book(rules)))
         listing = asyncio.run_coroutine_threadsafe(self._listed(access, who, known), self._loop)
         assert listing.result(20) == {
             version.resource.id

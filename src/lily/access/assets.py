@@ -52,10 +52,12 @@ class AssetGuard:
         return (await self.decide(call, action, traits)).allowed
 
     async def decide(self, call: Call, action: Action, traits: Traits) -> Decision:
-        await call.access.refresh(call.tenant_id)
-        containers = await self._containers(call, [action], [traits.asset_id])
-        resource = resource_of(call.tenant_id, traits, containers.get(traits.asset_id, frozenset()))
-        return await call.decide(action, resource)
+        async def attempt(call: Call) -> Decision:
+            containers = await self._containers(call, [action], [traits.asset_id])
+            resource = resource_of(call.tenant_id, traits, containers.get(traits.asset_id, frozenset()))
+            return call.access.decide(call.principal, action, resource, call.circumstances)
+
+        return await call.settle(attempt)
 
     async def resource(self, call: Call, asset_id: str) -> Resource:
         """The asset as decisions see it, whoever asks; one nobody knows has just its id."""
@@ -74,7 +76,9 @@ class AssetGuard:
 
     async def readable(self, call: Call, asset_ids: Sequence[str]) -> set[str]:
         """Those of the assets the caller may read; about one that nobody knows the decision is on its id."""
-        await call.access.refresh(call.tenant_id)
+        return await call.settle(lambda call: self._readable(call, asset_ids))
+
+    async def _readable(self, call: Call, asset_ids: Sequence[str]) -> set[str]:
         same = call.access.decide_for_all(call.principal, Action.READ, call.circumstances)
         if same is not None:
             return set(asset_ids) if same.allowed else set()
@@ -104,7 +108,8 @@ class AssetGuard:
 
     async def require_change(self, call: Call, asset: StoredAsset, fields: Fields) -> None:
         """Return when the caller may make this of an asset they may write."""
-        refused = await self._refusals(call, [(fields, KnownAsset(True, asset.traits))])
+        write = (fields, KnownAsset(True, asset.traits))
+        refused = await call.settle(lambda call: self._refusals(call, [write]))
         if refused:
             raise next(iter(refused.values()))
         await self.protections.require(call, asset.traits.asset_id, fields)
@@ -121,12 +126,12 @@ class AssetGuard:
         who could not read it: nobody tags themselves into access. Only who may ends protection.
         `inside` adds what Lily itself knows to contain an asset before that is effective.
         """
-        return await self.protections.refusals(call, batch) | await self._decided(call, batch, inside)
+        decided = await call.settle(lambda call: self._decided(call, batch, inside))
+        return await self.protections.refusals(call, batch) | decided
 
     async def _decided(
         self, call: Call, batch: Sequence[tuple[str, Fields]], inside: Mapping[str, frozenset[str]]
     ) -> dict[int, Forbidden]:
-        await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.WRITE, call.circumstances)
         sees_alike = call.access.decide_for_all(_unscoped(call), Action.READ, call.circumstances)
         if same and sees_alike and not any(fields.get("is_deleted") for _, fields in batch):
@@ -157,7 +162,6 @@ class AssetGuard:
         actions = (Action.WRITE, Action.DELETE)
         seen = (*actions, Action.READ)
         containers = await self._containers(call, seen, [known.traits.asset_id for _, known in writes])
-        await call.access.refresh(call.tenant_id)
         refused: dict[int, Forbidden] = {}
         for index, (fields, known) in enumerate(writes):
             asset_id = known.traits.asset_id

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -26,6 +26,7 @@ from lily.domain.errors import Forbidden, Unauthenticated
 BEARER = HTTPBearer(
     scheme_name="bearer", description="A JWT or an API key; `lily token` prints one.", auto_error=False
 )
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,10 @@ class Call:
         """Whether the caller may do this, by the rules in force now."""
         await self.access.refresh(self.tenant_id)
         return self.access.decide(self.principal, action, resource, self.circumstances)
+
+    async def settle(self, attempt: Callable[[Call], Awaitable[T]]) -> T:
+        """What an attempt that has to look things up decides, by rules that did not change meanwhile."""
+        return await self.access.settle(self.tenant_id, lambda access: attempt(replace(self, access=access)))
 
     async def require(self, action: Action, resource: Resource) -> Decision:
         """The decision when the caller may do this; `Forbidden` otherwise. The audit knows of either."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from lily.access.books import Book
 from lily.access.decisions import (
@@ -18,9 +18,11 @@ from lily.access.decisions import (
 from lily.access.predicates import NOTHING, Predicate, predicate_of
 from lily.access.principals import Principal
 from lily.domain.conditions import Circumstances
-from lily.domain.policies import Rules
+from lily.domain.errors import Unavailable
 
 Asked = tuple[Principal, Action, Resource]
+T = TypeVar("T")
+_TRIES = 10
 
 
 class Books(Protocol):
@@ -34,10 +36,10 @@ class Books(Protocol):
 
 
 class FixedBooks:
-    """The same rules in every tenant, for as long as the process lasts."""
+    """The same rules in every tenant, however long it takes."""
 
-    def __init__(self, rules: Rules) -> None:
-        self._book = Book(rules)
+    def __init__(self, book: Book) -> None:
+        self._book = book
 
     async def refresh(self, tenant_id: str) -> None:
         """There is nothing to wait for."""
@@ -54,6 +56,20 @@ class Access:
 
     async def refresh(self, tenant_id: str) -> None:
         await self._books.refresh(tenant_id)
+
+    async def settle(self, tenant_id: str, attempt: Callable[[Access], Awaitable[T]]) -> T:
+        """What an attempt that has to look things up decides by rules in force from its beginning to its end.
+
+        When they change meanwhile it decides anew: the new ones may ask for more than it looked up.
+        """
+        for _ in range(_TRIES):
+            await self.refresh(tenant_id)
+            book = self.book(tenant_id)
+            settled = await attempt(Access(FixedBooks(book)))
+            await self.refresh(tenant_id)
+            if self.book(tenant_id) is book:
+                return settled
+        raise Unavailable(f"the rules of {tenant_id} change faster than they can be followed; try again")
 
     def decide(
         self,

@@ -37,13 +37,11 @@ class LiveBooks:
         return book
 
     async def refresh(self, tenant_id: str) -> None:
-        if tenant_id in self._books and self._announcements.is_current():
-            return
-        await self._wait_until_current()
-        async with self._turns[tenant_id]:
-            while tenant_id not in self._books:
-                await self._load(tenant_id)
-        await self._wait_until_current()
+        while tenant_id not in self._books or not self._announcements.is_current():
+            await self._wait_until_current()
+            async with self._turns[tenant_id]:
+                if tenant_id not in self._books:
+                    await self._load(tenant_id)
 
     async def _load(self, tenant_id: str) -> None:
         """Read the rules; what was changed meanwhile is read again."""

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kit import access_strategies as some
 from kit.access_model import allows
+from lily.access.books import Book
 from lily.access.decision_points import Access, FixedBooks
 from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
@@ -27,7 +28,7 @@ from lily.domain.policies import (
 
 
 def access(*policies: Policy, **others: object) -> Access:
-    return Access(FixedBooks(Rules(policies=policies, **others)))  # type: ignore[arg-type]
+    return Access(FixedBooks(Book(Rules(policies=policies, **others))))  # type: ignore[arg-type]
 
 
 def policy(effect: str, grantee: Grantee, scope: Scope, name: str = "p1", action: str = "READ") -> Policy:
@@ -46,7 +47,7 @@ PLAIN = Resource("acme", id="orders", asset_type="table")
 def test_every_decision_is_the_models(
     rules: Rules, who: Principal, assets: list[Resource], known: Circumstances
 ) -> None:
-    point = Access(FixedBooks(rules))
+    point = Access(FixedBooks(Book(rules)))
     for asset in assets * 2:  # the second time from memory
         for action in Action:
             decision = point.decide(who, action, asset, known)
@@ -57,7 +58,7 @@ def test_every_decision_is_the_models(
 def test_a_decision_about_all_assets_holds_for_each(
     rules: Rules, who: Principal, asset: Resource, known: Circumstances
 ) -> None:
-    point = Access(FixedBooks(rules))
+    point = Access(FixedBooks(Book(rules)))
     mine = Resource(who.tenant_id, id=asset.id, asset_type=asset.asset_type, tags=asset.tags)
     for action in Action:
         alike = point.decide_for_all(who, action, known)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from lily.access.books import Book
 from lily.access.decision_points import Access, FixedBooks
 from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
 from lily.domain.policies import Rules
 
-ACCESS = Access(FixedBooks(Rules()))
+ACCESS = Access(FixedBooks(Book(Rules())))
 ON_ASSETS = {
     "owner": {Action.READ, Action.WRITE, Action.DELETE, Action.PURGE, Action.ADMINISTER, Action.AUDIT},
     "steward": {Action.READ, Action.WRITE, Action.DELETE},

@@ -41,8 +41,8 @@ class Askers:
         if known is not None and self._announcements.is_current():
             return known
         generation = self._announcements.generation
-        await self._access.refresh(tenant_id)
         person = await self._identities.person(tenant_id, user, groups=sorted(groups))
+        await self._access.refresh(tenant_id)
         mine = groups or person.groups
         principal = Principal(tenant_id, user, person.roles, mine)
         roles = self._access.book(tenant_id).roles_of(principal)

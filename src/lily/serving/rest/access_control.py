@@ -66,6 +66,7 @@ class PolicyRoutes:
     async def concerning(self, call: ReadingPolicies, asset_id: str) -> Response:
         """The policies that concern an asset, by whatever they reach it."""
         resource = await self.guard.resource(call, check_id(asset_id))
+        await call.access.refresh(call.tenant_id)
         policies = call.access.book(call.tenant_id).rules.policies
         ids = [policy.policy_id for policy in policies if covers(policy.scope, resource)]
         found = await self.policies.find(call.tenant_id, ids)

@@ -151,6 +151,7 @@ class DeliveryRoutes:
         """Those about what the caller may read, with their words if the caller may read everything."""
         named = sorted({each.asset_id for each in found if each.asset_id is not None})
         readable = await self._guard.show(call, named, "deliveries") if named else set()
+        await call.access.refresh(call.tenant_id)
         same = call.access.decide_for_all(call.principal, Action.READ, call.circumstances)
         sees_all = same is not None and same.allowed
         shown = []
