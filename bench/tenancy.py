@@ -25,6 +25,7 @@ TIMES = 10
 _BATCH = 50
 _READS_PER_SECOND = 40
 _WRITE_EVERY = 40
+_WARM_SECONDS = 60.0
 _ASSETS = "/lily/v1/metadata"
 
 Call = Callable[[str, str, str], int]
@@ -34,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="lily bench tenancy", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=15, help="of every phase (15)")
-    parser.add_argument("--rounds", type=int, default=3, help="alone and beside the noise, so many times (3)")
+    parser.add_argument("--rounds", type=int, default=5, help="alone and beside the noise, so many times (5)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     with platform_of(options.data_dir) as platform:
@@ -55,11 +56,9 @@ def measure(platform: Platform, seconds: float, rounds: int) -> Figures:
     for number in range(rounds):
         say(f"Round {number + 1} of {rounds} …")
         alone.append(_ask(platform, quiet, seconds))
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            noise = pool.apply_async(_make_noise, (platform, noisy, seconds + 2))
-            time.sleep(1)
-            beside.append(_ask(platform, quiet, seconds))
-            answers.update(noise.get())
+        asked, answered = _beside_noise(platform, quiet, noisy, seconds)
+        beside.append(asked)
+        answers.update(answered)
     return _figures(alone, beside, answers, rounds * (seconds + 2))
 
 
@@ -128,13 +127,22 @@ def _make_noise(platform: Platform, tenant: str, seconds: float) -> Counter[int]
     return answers
 
 
+def _beside_noise(
+    platform: Platform, quiet: str, noisy: str, seconds: float
+) -> tuple[dict[str, list[float]], Counter[int]]:
+    """What the quiet tenant waited for, and what the noisy one was answered."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        noise = pool.apply_async(_make_noise, (platform, noisy, seconds + 2))
+        time.sleep(1)
+        return _ask(platform, quiet, seconds), noise.get()
+
+
 def _warm(platform: Platform, quiet: str, noisy: str) -> None:
     say("Warming up …")
     call = _caller(platform, quiet)
     for _ in range(20):
         call("POST", _ASSETS, json.dumps(_asset(0) | {"asset_id": "quiet"}))
-    _ask(platform, quiet, 5)
-    _make_noise(platform, noisy, 2)
+    _beside_noise(platform, quiet, noisy, _WARM_SECONDS)
 
 
 def _asset(number: int) -> dict[str, Any]:

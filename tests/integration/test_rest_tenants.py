@@ -99,6 +99,28 @@ def test_too_many_requests_are_answered_with_429_and_when_to_come_back(api: Gate
     eventually(lambda: api.call("GET", CONFIG).headers["ratelimit"].startswith('"requests";r='), 3)
 
 
+def test_a_flood_of_a_known_caller_is_refused_before_it_is_looked_at(api: Gateway) -> None:
+    limit(api, requests_per_second=3)
+    known = api.token()
+    answers = [api.call("GET", f"{ASSETS}/orders", as_=known) for _ in range(10)]
+    refused = [answer for answer in answers if answer.status_code == 429]
+    assert 3 <= len(answers) - len(refused) <= 8
+    unlooked = api.call("POST", "/lily/v1/no/such/route", as_=known, content=b"[" * 100_000)
+    problem(unlooked, 429, "quota_exceeded")
+    assert unlooked.headers["ratelimit"] == '"requests";r=0;t=1'
+    assert api.call("GET", "/lily/v1/auth/validate", as_=known).status_code == 200
+    assert api.call("GET", "/readyz", as_=known).status_code != 429
+    assert 'route="over quota"' in api.client.get("/metrics").text
+
+
+def test_a_revoked_token_is_refused_as_such_however_many_requests_there_are(api: Gateway) -> None:
+    limit(api, requests_per_second=3)
+    known = api.token()
+    assert 429 in [api.call("GET", f"{ASSETS}/orders", as_=known).status_code for _ in range(10)]
+    assert api.call("POST", "/lily/v1/auth/logout", as_=known).status_code == 204
+    problem(api.call("GET", f"{ASSETS}/orders", as_=known), 401, "unauthenticated")
+
+
 def test_one_tenants_quota_is_not_anothers(api: Gateway) -> None:
     limit(api, requests_per_second=1)
     stranger = api.token(tenant="globex")

@@ -62,31 +62,32 @@ class Authenticator:
 
     async def bearer(self, text: str) -> Credential:
         """Whom `Authorization: Bearer <text>` speaks for; `Unauthenticated` when for nobody."""
-        known = self._known.get(text)
-        if known is not None and known.expires > time.time() and self._announcements.is_current():
-            return known
-        return await self._verify(text, text)
+        return self.remembered(text) or await self._verify(text, text)
 
     async def cookie(self, text: str) -> Credential:
         """Whom a session cookie speaks for."""
-        remembered = f"cookie {text}"
-        known = self._known.get(remembered)
+        name = f"cookie {text}"
+        return self.remembered(name) or await self._verify(name, text)
+
+    def remembered(self, text: str) -> Credential | None:
+        """Whom a bearer token or key speaks for, if that is known for sure without asking."""
+        known = self._known.get(text)
         if known is not None and known.expires > time.time() and self._announcements.is_current():
             return known
-        return await self._verify(remembered, text)
+        return None
 
-    async def _verify(self, remembered: str, text: str) -> Credential:
+    async def _verify(self, name: str, text: str) -> Credential:
         generation = self._announcements.generation
         if len(text) > _MAX_LENGTH:
             raise Unauthenticated("the token is too long")
-        if remembered != text:
+        if name != text:
             credential = await self._of_own(verify_token(self._secret, text, COOKIE_AUDIENCE))
         elif text.startswith(API_KEY):
             credential = await self._of_key(text)
         else:
             credential = await self._of_token(text)
         if generation == self._announcements.generation:
-            self._remember(remembered, credential)
+            self._remember(name, credential)
         return credential
 
     async def _of_token(self, text: str) -> Credential:

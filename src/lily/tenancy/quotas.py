@@ -72,6 +72,14 @@ class Quotas:
             raise _exceeded("events", limits.events_per_second or 0, wait)
         return RateLimit("requests", limit, int(meter.requests.left(now))) if limit else None
 
+    def refusal(self, tenant: Tenant) -> QuotaExceeded | None:
+        """Why the tenant's next request is refused, if it is; it counts as asked for."""
+        now, limits = time.monotonic(), self.limits(tenant)
+        requests = self._meter(tenant, limits, now).requests
+        if not requests.wait(now):
+            return None
+        return _exceeded("requests", limits.requests_per_second or 0, requests.take(1, now))
+
     def spend(self, tenant: Tenant, events: int, *, frees: bool) -> None:
         """Count events about to be recorded; `QuotaExceeded` when rate or storage does not allow them.
 

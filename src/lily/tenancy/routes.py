@@ -50,6 +50,10 @@ class TenantRoutes:
         """The tenant; asked for once, and again after every change."""
         return self._known.get(tenant_id) or await self._learn(tenant_id)
 
+    def known(self, tenant_id: str) -> Tenant | None:
+        """The tenant, if this process has met it."""
+        return self._known.get(tenant_id)
+
     @contextmanager
     def writing(self, tenant: Tenant) -> Iterator[None]:
         """Hold the tenant where it is while something is written; `Unavailable` while it moves."""

@@ -18,6 +18,7 @@ from lily.access.calls import authenticate
 from lily.apps.gateway import build_app
 from lily.repositories.keyrings import new_key
 from lily.serving.live.listeners import authenticated_listener
+from lily.serving.rest.quota_gate import COUNTED, NOT_COUNTED
 from lily.serving.rest.system import PUBLIC_PATHS
 from lily.settings import (
     AuditSettings,
@@ -78,6 +79,15 @@ def test_every_route_is_authenticated_or_listed_as_public(app: FastAPI) -> None:
             isinstance(route, APIWebSocketRoute) and authenticated_listener in callables(route.dependant)
         )
         assert protected != (path in PUBLIC_PATHS), f"{path} must be either authenticated or public"
+
+
+def test_what_is_refused_over_quota_before_it_is_looked_at_is_what_routes_count(app: FastAPI) -> None:
+    for route in app.routes:
+        if isinstance(route, APIRoute) and authenticate in callables(route.dependant):
+            counting = {"authorised_call", "admitted_call"}
+            counts = any(getattr(call, "__name__", "") in counting for call in callables(route.dependant))
+            gated = route.path.startswith(COUNTED) and not route.path.startswith(NOT_COUNTED)
+            assert counts or not gated, route.path
 
 
 def test_no_route_is_hidden_by_one_before_it(app: FastAPI) -> None:

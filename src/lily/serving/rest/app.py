@@ -20,6 +20,7 @@ from lily.serving.rest.browsers import allow_origins
 from lily.serving.rest.documents import Problem
 from lily.serving.rest.exchanges import Exchanges
 from lily.serving.rest.problems import MEDIA_TYPE, install
+from lily.serving.rest.quota_gate import QuotaGate
 from lily.serving.rest.system import lily_version
 from lily.tenancy.routes import TenantRoutes
 
@@ -72,6 +73,7 @@ def create_app(parts: AppParts) -> FastAPI:
     # The routes themselves, not routers within a router: what is served can be listed in one loop.
     app.router.routes.extend(route for router in parts.routers for route in router.routes)
     install(app)
+    app.add_middleware(QuotaGate)
     if parts.surroundings.origins:
         allow_origins(app, parts.surroundings.origins)
     app.add_middleware(Exchanges)
