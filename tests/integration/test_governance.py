@@ -13,6 +13,7 @@ import pytest
 from rest_kit import ASSETS, Gateway, gateway
 
 from kit.events import at, next_id
+from kit.eventually import eventually
 from kit.lineage_model import Said
 from kit.lineage_runs import Graph, Piece, history
 from kit.model import Event, purge
@@ -257,6 +258,16 @@ def test_16_a_tenant_can_keep_what_came_from_a_deleted_origin(world: World) -> N
     assert world.in_force("b", "c") == {"b": ["PII"], "c": ["PII"]}
     world.say(purge(next_id(), at(2000), "a"))  # which forgets what there was to keep
     assert world.in_force("b", "c") == {"b": [], "c": []}
+
+
+def test_the_origins_of_a_tag_that_are_shown_are_reads_of_tagged_assets(world: World) -> None:
+    world.say(*chain("a", "b", "c"))
+    world.tag("a", "PII")
+    world.ask("GET", f"{ASSETS}/governance/classification/c", role="viewer")
+    query = (
+        "SELECT resource_id FROM audit WHERE tenant_id = 'acme' AND action = 'read' AND reason = 'origins'"
+    )
+    eventually(lambda: {row[0] for row in world.api.fetch(query)} == {"a", "b", "c"})
 
 
 def test_23_a_column_renamed_or_retyped_keeps_its_tags(world: World) -> None:

@@ -115,7 +115,7 @@ class ClassificationReads:
     async def _change(self, call: Call, change: TagChange) -> dict[str, Any]:
         reason = dict(change.reason or {})
         seen = [reason[name] for name in ("origin", "from") if reason.get(name)]
-        readable = await self._guard.readable(call, seen) if seen else set()
+        readable = await self._guard.show(call, seen, "origins") if seen else set()
         for name in ("origin", "from"):
             if reason.get(name) and reason[name] not in readable:
                 reason[name] = None
