@@ -193,7 +193,7 @@ class TelemetrySettings(_Slice):
 
     otlp_endpoint: str = ""
     trace_ratio: float = 0.01
-    log_level: str = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
 
 
 class Settings(BaseSettings):

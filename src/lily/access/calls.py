@@ -77,6 +77,9 @@ async def authenticate(
     return principal
 
 
+Authenticated = Annotated[Principal, Depends(authenticate)]
+
+
 async def _from_cookie(request: Request, authenticator: Authenticator, cookies: Cookies) -> Credential:
     value = request.cookies.get(cookies.session_name)
     if value is None or "authorization" in request.headers:
@@ -86,9 +89,7 @@ async def _from_cookie(request: Request, authenticator: Authenticator, cookies: 
     return credential
 
 
-async def authenticated_call(
-    request: Request, principal: Annotated[Principal, Depends(authenticate)]
-) -> Call:
+def _call_of(request: Request, principal: Principal) -> Call:
     """Who calls, from where and why, before anything is counted or decided."""
     app = request.app.state
     origin = origin_of(request)
@@ -105,7 +106,8 @@ def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]
     to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
     """
 
-    async def authorised_call(request: Request, call: Annotated[Call, Depends(authenticated_call)]) -> Call:
+    async def authorised_call(request: Request, principal: Authenticated) -> Call:
+        call = _call_of(request, principal)
         await admit(request, call.principal, writing=action is not Action.READ)
         if kind != ASSET:
             await call.require(action, Resource(call.tenant_id, kind))
@@ -138,8 +140,9 @@ def _circumstances(request: Request, origin: Origin) -> Circumstances:
     return Circumstances(datetime.now(UTC), origin.address, purpose)
 
 
-async def admitted_call(request: Request, call: Annotated[Call, Depends(authenticated_call)]) -> Call:
+async def admitted_call(request: Request, principal: Authenticated) -> Call:
     """The dependency of a route that decides by itself what the caller may do; the request is counted."""
+    call = _call_of(request, principal)
     await admit(request, call.principal, writing=False)
     return call
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
 from lily.access.audit import INSTALLATION
-from lily.access.calls import authenticate
+from lily.access.calls import Authenticated
 from lily.access.cookies import Cookies
 from lily.access.credentials import SESSION, Credential
 from lily.access.notebooks import Notebook
@@ -25,8 +25,6 @@ from lily.domain.tenants import TENANT_NAME
 from lily.repositories.postgres.identities import Session
 from lily.serving.rest.auth_answers import BrowserLogin, CredentialDocument, GrantedTokens
 from lily.serving.rest.bodies import Body, body_of, read_model
-
-Authenticated = Annotated[Principal, Depends(authenticate)]
 
 
 class LoginBody(Body):
