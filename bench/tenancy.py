@@ -29,13 +29,15 @@ _WARM_SECONDS = 60.0
 _ASSETS = "/lily/v1/metadata"
 
 Call = Callable[[str, str, str], int]
+#: Seconds of every read and write.
+Waits = dict[str, list[float]]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lily bench tenancy", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=15, help="of every phase (15)")
-    parser.add_argument("--rounds", type=int, default=5, help="alone and beside the noise, so many times (5)")
+    parser.add_argument("--rounds", type=int, default=5, help="all phases, so many times (5)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
     with platform_of(options.data_dir) as platform:
@@ -45,34 +47,31 @@ def main() -> int:
 
 
 def measure(platform: Platform, seconds: float, rounds: int) -> Figures:
-    """The quiet tenant's latencies alone and beside the noise, in turns: both see the same machine."""
+    """The quiet tenant's latencies in three surroundings, in turns: all see the same machine."""
     quiet, noisy = new_tenant(), f"{new_tenant()}-noisy"
     limits = {"requests_per_second": REQUESTS_PER_SECOND, "events_per_second": EVENTS_PER_SECOND}
     Tenancy(platform.settings).limit(noisy, limits)
     _warm(platform, quiet, noisy)
-    alone: list[dict[str, list[float]]] = []
-    beside: list[dict[str, list[float]]] = []
+    waits: dict[str, list[Waits]] = {"alone": [], "beside_quota": [], "beside_noise": []}
     answers: Counter[int] = Counter()
     for number in range(rounds):
         say(f"Round {number + 1} of {rounds} …")
-        alone.append(_ask(platform, quiet, seconds))
-        asked, answered = _beside_noise(platform, quiet, noisy, seconds)
-        beside.append(asked)
+        waits["alone"].append(_ask(platform, quiet, seconds))
+        waits["beside_quota"].append(_beside(platform, quiet, noisy, seconds, times=1)[0])
+        waited, answered = _beside(platform, quiet, noisy, seconds, TIMES)
+        waits["beside_noise"].append(waited)
         answers.update(answered)
-    return _figures(alone, beside, answers, rounds * (seconds + 2))
+    return _figures(waits, answers, rounds * (seconds + 2))
 
 
-def _figures(
-    alone: list[dict[str, list[float]]],
-    beside: list[dict[str, list[float]]],
-    answers: Counter[int],
-    seconds: float,
-) -> Figures:
+def _figures(waits: dict[str, list[Waits]], answers: Counter[int], seconds: float) -> Figures:
     figures: Figures = {}
     for kind in ("read", "write"):
-        before, after = _summary(alone, kind), _summary(beside, kind)
-        figures |= {f"{kind}_alone": before, f"{kind}_beside_noise": after}
-        figures[f"{kind}_p99_ratio"] = round(after["p99_ms"] / before["p99_ms"], 3)
+        of_kind = {name: _summary(phases, kind) for name, phases in waits.items()}
+        figures |= {f"{kind}_{name}": summary for name, summary in of_kind.items()}
+        alone, quota, noise = (of_kind[name]["p99_ms"] for name in ("alone", "beside_quota", "beside_noise"))
+        figures[f"{kind}_p99_ratio"] = round(noise / alone, 3)
+        figures[f"{kind}_p99_ratio_over_quota"] = round(noise / quota, 3)
     return figures | {
         "noisy_requests_per_second": round(sum(answers.values()) / seconds, 1),
         "noisy_quota_requests_per_second": REQUESTS_PER_SECOND,
@@ -81,7 +80,7 @@ def _figures(
     }
 
 
-def _summary(phases: list[dict[str, list[float]]], kind: str) -> Figures:
+def _summary(phases: list[Waits], kind: str) -> Figures:
     """The middle one of the phases' percentiles: a hiccup of the machine in one of them decides nothing."""
     of_kind = [np.asarray(phase[kind]) * 1000 for phase in phases]
     middle, high = ([float(np.percentile(phase, each)) for phase in of_kind] for each in (50, 99))
@@ -93,9 +92,9 @@ def _summary(phases: list[dict[str, list[float]]], kind: str) -> Figures:
     }
 
 
-def _ask(platform: Platform, tenant: str, seconds: float) -> dict[str, list[float]]:
+def _ask(platform: Platform, tenant: str, seconds: float) -> Waits:
     """Reads at a steady pace and now and then a write that waits; each from when it was due."""
-    call, taken = _caller(platform, tenant), dict[str, list[float]](read=[], write=[])
+    call, taken = _caller(platform, tenant), Waits(read=[], write=[])
     began = time.perf_counter()
     for number in range(int(seconds * _READS_PER_SECOND)):
         due = began + number / _READS_PER_SECOND
@@ -113,11 +112,11 @@ def _ask(platform: Platform, tenant: str, seconds: float) -> dict[str, list[floa
     return taken
 
 
-def _make_noise(platform: Platform, tenant: str, seconds: float) -> Counter[int]:
-    """Reads and batches, each at ten times what the tenant may."""
+def _make_noise(platform: Platform, tenant: str, seconds: float, times: int) -> Counter[int]:
+    """Reads and batches, each so many times what the tenant may."""
     call, answers = _caller(platform, tenant), Counter[int]()
-    pace = TIMES * REQUESTS_PER_SECOND
-    every = max(1, round(pace * _BATCH / (TIMES * EVENTS_PER_SECOND)))
+    pace = times * REQUESTS_PER_SECOND
+    every = max(1, round(pace * _BATCH / (times * EVENTS_PER_SECOND)))
     began, number = time.perf_counter(), 0
     batch = json.dumps({"assets": [_asset(n) for n in range(_BATCH)]})
     while (now := time.perf_counter()) < began + seconds:
@@ -127,12 +126,12 @@ def _make_noise(platform: Platform, tenant: str, seconds: float) -> Counter[int]
     return answers
 
 
-def _beside_noise(
-    platform: Platform, quiet: str, noisy: str, seconds: float
-) -> tuple[dict[str, list[float]], Counter[int]]:
-    """What the quiet tenant waited for, and what the noisy one was answered."""
+def _beside(
+    platform: Platform, quiet: str, noisy: str, seconds: float, times: int
+) -> tuple[Waits, Counter[int]]:
+    """What the quiet tenant waited for, and what the other was answered."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        noise = pool.apply_async(_make_noise, (platform, noisy, seconds + 2))
+        noise = pool.apply_async(_make_noise, (platform, noisy, seconds + 2, times))
         time.sleep(1)
         return _ask(platform, quiet, seconds), noise.get()
 
@@ -142,7 +141,7 @@ def _warm(platform: Platform, quiet: str, noisy: str) -> None:
     call = _caller(platform, quiet)
     for _ in range(20):
         call("POST", _ASSETS, json.dumps(_asset(0) | {"asset_id": "quiet"}))
-    _beside_noise(platform, quiet, noisy, _WARM_SECONDS)
+    _beside(platform, quiet, noisy, _WARM_SECONDS, TIMES)
 
 
 def _asset(number: int) -> dict[str, Any]:
