@@ -29,6 +29,7 @@ from lily.repositories.postgres.leadership import Leadership
 from lily.repositories.postgres.queries import load
 from lily.repositories.postgres.tenant_admin import TenantAdmin
 from lily.settings import STANDBY_MARKER, Settings
+from lily.standalone.priorities import give_way
 from lily.tenancy.cells import cell_settings
 
 COMPONENT = "streams"
@@ -54,6 +55,7 @@ def run(settings: Settings, after: Path | None) -> None:
         tables = beside.submit(_create_tables, session, shared)
         warm_up(session, shared.lanes[structural.NAME], url)
         tables.result()
+    give_way()  # only now: until it is up, everybody waits for this process
     _stand_by(settings, leadership)
     shared.check()
     shared.start(session)
@@ -70,13 +72,15 @@ def run(settings: Settings, after: Path | None) -> None:
 
 
 def _claim(settings: Settings, leadership: Leadership, shared: CellQueries, after: Path | None) -> None:
-    """Ask for the lead; whoever gets it makes sure that everything can be continued."""
+    """Ask for the lead; whoever gets it makes sure that everything can be continued, another gives way."""
     while after is not None and not after.exists():
         time.sleep(_LOOK_SECONDS)
     leadership.start()
     if leadership.is_ours(within=1.0):
         shared.check()
         _beat(settings, "starting", {})
+    else:
+        give_way()
 
 
 def _stand_by(settings: Settings, leadership: Leadership) -> None:

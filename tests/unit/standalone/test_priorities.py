@@ -1,0 +1,43 @@
+"""The pipeline gives way to who waits for an answer, and to nobody else's cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+AUTOGROUP = Path("/proc/self/autogroup")
+LOOK = """
+import json, os, subprocess, sys
+from pathlib import Path
+from lily.standalone.priorities import give_way
+child = subprocess.Popen(["sleep", "60"])
+give_way()
+group = Path("/proc/self/autogroup")
+niceness = [os.getpriority(os.PRIO_PROCESS, pid) for pid in (0, child.pid)]
+child.kill()
+print(json.dumps([niceness, group.read_text().split()[-1] if group.exists() else None]))
+"""
+
+
+def looked(own_session: bool) -> list[object]:
+    command = [sys.executable, "-c", LOOK]
+    done = subprocess.run(command, capture_output=True, check=True, start_new_session=own_session)
+    found: list[object] = json.loads(done.stdout)
+    return found
+
+
+def test_a_session_of_its_own_gives_way_with_all_it_started() -> None:
+    niceness, group = looked(own_session=True)
+    assert niceness == [2, 2]
+    assert group in ("2", None)
+
+
+@pytest.mark.skipif(not AUTOGROUP.exists(), reason="this system shares the processor by process alone")
+def test_somebody_elses_session_is_left_as_it_is() -> None:
+    before = AUTOGROUP.read_text(encoding="ascii").split()[-1]
+    niceness, group = looked(own_session=False)
+    assert (niceness, group) == ([0, 0], before)
