@@ -126,8 +126,8 @@ class AssetGuard:
         who could not read it: nobody tags themselves into access. Only who may ends protection.
         `inside` adds what Lily itself knows to contain an asset before that is effective.
         """
-        decided = await call.settle(lambda call: self._decided(call, batch, inside))
-        return await self.protections.refusals(call, batch) | decided
+        protected = await self.protections.refusals(call, batch)
+        return protected | await call.settle(lambda call: self._decided(call, batch, inside))
 
     async def _decided(
         self, call: Call, batch: Sequence[tuple[str, Fields]], inside: Mapping[str, frozenset[str]]

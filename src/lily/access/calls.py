@@ -16,7 +16,7 @@ from lily.access.cookies import Cookies
 from lily.access.credentials import Authenticator, Credential
 from lily.access.decision_points import Access
 from lily.access.decisions import ASSET, BEYOND_SCOPES, Action, Decision, Resource
-from lily.access.notebooks import Notebook
+from lily.access.notebooks import Draft, Notebook
 from lily.access.origins import Origin, origin_of
 from lily.access.principals import Principal
 from lily.access.requests import Preference, read_preference
@@ -51,7 +51,14 @@ class Call:
 
     async def settle(self, attempt: Callable[[Call], Awaitable[T]]) -> T:
         """What an attempt that has to look things up decides, by rules that did not change meanwhile."""
-        return await self.access.settle(self.tenant_id, lambda access: attempt(replace(self, access=access)))
+
+        async def drafted(access: Access) -> tuple[T, Draft]:
+            draft = Draft()
+            return await attempt(replace(self, access=access, notebook=self.notebook.on(draft))), draft
+
+        settled, draft = await self.access.settle(self.tenant_id, drafted)
+        self.notebook.adopt(draft)
+        return settled
 
     async def require(self, action: Action, resource: Resource) -> Decision:
         """The decision when the caller may do this; `Forbidden` otherwise. The audit knows of either."""

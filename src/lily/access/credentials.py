@@ -66,7 +66,7 @@ class Authenticator:
 
     async def cookie(self, text: str) -> Credential:
         """Whom a session cookie speaks for."""
-        name = f"cookie {text}"
+        name = f"cookie\n{text}"  # which no header can hold: a cookie is no bearer token
         return self.remembered(name) or await self._verify(name, text)
 
     def remembered(self, text: str) -> Credential | None:

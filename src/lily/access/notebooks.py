@@ -5,18 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
-from lily.access.audit import AuditEntry, AuditTrail
+from lily.access.audit import AuditEntry
 from lily.access.decisions import ASSET, Action, Decision, Resource
 from lily.access.origins import Origin
 from lily.access.principals import Principal
+
+
+class Trail(Protocol):
+    """Where entries go (`audit.AuditTrail`)."""
+
+    def record(self, entry: AuditEntry) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What an attempt would have noted; nothing is kept of one that is made again."""
+
+    entries: list[AuditEntry] = field(default_factory=list)
+
+    def record(self, entry: AuditEntry) -> None:
+        self.entries.append(entry)
 
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
     """Notes each act of a call once, before the call is answered."""
 
-    trail: AuditTrail
+    trail: Trail
     principal: Principal
     origin: Origin
     noted: set[tuple[str, str, str, bool]] = field(default_factory=set)
@@ -56,6 +73,17 @@ class Notebook:
                 at=datetime.now(UTC),
             )
         )
+
+    def on(self, draft: Draft) -> Notebook:
+        """The same, which writes on a draft."""
+        return replace(self, trail=draft, noted=set(self.noted))
+
+    def adopt(self, draft: Draft) -> None:
+        """Record what was drafted."""
+        for entry in draft.entries:
+            what = (entry.resource_kind, entry.resource_id)
+            self.noted.add((entry.action, *what, entry.allowed))
+            self.trail.record(entry)
 
     def fresh(self) -> Notebook:
         """The same with nothing noted: for the next message, or batch, of one that goes on for long."""
