@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -59,7 +61,7 @@ def configure_logging(component: str, level: str) -> None:
     ]
     # Not through the standard library's logging, which takes four times as long: every request is logged.
     structlog.configure(
-        processors=[*shared, structlog.processors.JSONRenderer()],
+        processors=[*shared, structlog.processors.JSONRenderer(_to_json)],
         logger_factory=_NamedLogger,
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level]),
         cache_logger_on_first_use=True,
@@ -70,7 +72,7 @@ def configure_logging(component: str, level: str) -> None:
             foreign_pre_chain=shared,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.JSONRenderer(),
+                structlog.processors.JSONRenderer(_to_json),
             ],
         )
     )
@@ -78,12 +80,25 @@ def configure_logging(component: str, level: str) -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-class _NamedLogger(structlog.WriteLogger):
-    """Writes lines to standard error, under a name that `add_logger_name` finds."""
+class _NamedLogger:
+    """Writes lines to standard error; one that cannot be written, as on a full disk, stops nobody's work."""
 
     def __init__(self, name: str = "") -> None:
-        super().__init__(sys.stderr)
-        self.name = name
+        self.name = name  # for `add_logger_name`
+
+    def msg(self, line: str) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
+
+    debug = info = warning = error = critical = exception = msg
+
+
+def _to_json(event: Any, **options: Any) -> str:
+    try:
+        return json.dumps(event, **options)
+    except (TypeError, ValueError):  # it holds what JSON has no form for
+        return json.dumps({"event": repr(event)})
 
 
 def configure_tracing(component: str, otlp_endpoint: str, ratio: float) -> None:

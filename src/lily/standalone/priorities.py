@@ -18,6 +18,8 @@ def give_way() -> None:
     """
     if os.getsid(0) != os.getpid():
         return
-    os.setpriority(os.PRIO_PGRP, 0, _NICE)
     with suppress(OSError):
-        _AUTOGROUP.write_text(str(_NICE), encoding="ascii")
+        if os.getpriority(os.PRIO_PGRP, 0) < _NICE:
+            os.setpriority(os.PRIO_PGRP, 0, _NICE)
+        if int(_AUTOGROUP.read_text(encoding="ascii").split()[-1]) < _NICE:
+            _AUTOGROUP.write_text(str(_NICE), encoding="ascii")
