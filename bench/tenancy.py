@@ -116,7 +116,7 @@ def _make_noise(platform: Platform, tenant: str, seconds: float, times: int) -> 
     """Reads and batches, each so many times what the tenant may."""
     call, answers = _caller(platform, tenant), Counter[int]()
     pace = times * REQUESTS_PER_SECOND
-    every = max(1, round(pace * _BATCH / (times * EVENTS_PER_SECOND)))
+    every = REQUESTS_PER_SECOND * _BATCH // EVENTS_PER_SECOND
     began, number = time.perf_counter(), 0
     batch = json.dumps({"assets": [_asset(n) for n in range(_BATCH)]})
     while (now := time.perf_counter()) < began + seconds:
@@ -161,7 +161,7 @@ def _caller(platform: Platform, tenant: str) -> Call:
         return answer.status
 
     def call(method: str, path: str, body: str) -> int:
-        """A request refused before its body was read ends the connection: the next one opens another."""
+        """The server may have ended the connection meanwhile: then another is opened."""
         try:
             return ask(method, path, body)
         except (BrokenPipeError, http.client.RemoteDisconnected, ConnectionResetError):

@@ -10,6 +10,7 @@ import cedarpy
 
 from bench.kit.access_worlds import TENANT, World
 from lily.access import cedar
+from lily.access.books import Book
 from lily.access.decision_points import Access, Asked, FixedBooks
 from lily.access.decisions import Action, Resource
 from lily.access.principals import Principal
@@ -32,7 +33,7 @@ m = r.act == p.act && g(r.sub, p.sub) && g2(r.obj, p.obj)
 
 class Lily:
     def __init__(self, world: World) -> None:
-        self._access = Access(FixedBooks(world.rules))
+        self._access = Access(FixedBooks(Book(world.rules)))
 
     def single(self, asked: Asked) -> bool:
         return self._access.decide(*asked).allowed

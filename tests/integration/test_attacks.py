@@ -188,7 +188,7 @@ def test_a_body_that_lies_about_its_length_is_cut_off(running: Gateway) -> None:
     problem(answer, 413, "content_too_large")
 
 
-@pytest.mark.parametrize("size", [1_000, 100_000, 4_000_000])
+@pytest.mark.parametrize("size", [1_000, 100_000, 1_000_000])
 def test_who_is_refused_before_all_is_read_is_heard_again_on_the_same_connection(
     running: Gateway, size: int
 ) -> None:
@@ -207,7 +207,13 @@ def test_who_is_refused_before_all_is_read_is_heard_again_on_the_same_connection
 
 
 @pytest.mark.parametrize(
-    "declared", [{"content-length": "99999999"}, {"content-length": "9"}, {"transfer-encoding": "chunked"}]
+    "declared",
+    [
+        {"content-length": "99999999"},
+        {"content-length": "9"},
+        {"content-length": "9", "expect": "100-continue"},
+        {"transfer-encoding": "chunked"},
+    ],
 )
 def test_who_is_refused_and_does_not_send_all_is_told_that_the_connection_ends(
     running: Gateway, declared: dict[str, str]

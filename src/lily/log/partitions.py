@@ -1,4 +1,4 @@
-"""Which partitions a topic has, and where they begin and end."""
+"""What the broker knows of partitions: which there are, from where to where, and how far a group has come."""
 
 from __future__ import annotations
 

@@ -50,7 +50,11 @@ class Classification:
 
     async def shown(self, call: Call, origins: Origins, explain: bool) -> list[dict[str, Any]]:
         """Origins as a caller sees them: what they may not read is redacted."""
-        assets = {end for path in origins.paths.values() for s in path for end in (s.asset_id, s.from_id)}
+        assets = set(origins.paths)
+        if explain:
+            assets |= {
+                end for path in origins.paths.values() for s in path for end in (s.asset_id, s.from_id)
+            }
         readable = await self._guard.show(call, sorted(assets), "origins") if assets else set()
         known = (
             await self._guard.assets.traits(call.tenant_id, sorted(origins.paths)) if origins.paths else {}

@@ -61,7 +61,7 @@ class Quotas:
     def admit(self, tenant: Tenant, *, writing: bool) -> RateLimit | None:
         """Count one request; `QuotaExceeded` when there were too many, or too many events before it.
 
-        What is refused here costs neither a body nor a question to anybody.
+        What is refused here is not parsed, and nobody is asked about it.
         """
         now, limits = time.monotonic(), self.limits(tenant)
         meter = self._meter(tenant, limits, now)

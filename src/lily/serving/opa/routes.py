@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -31,7 +30,6 @@ from lily.serving.rest.bodies import body_of, parse_model
 PREFIX = "/v1/data/trino"
 #: Found in the text of a question, not in each of its names: an engine waits for the answer.
 _NUL = b"\\u0000"
-_MOST_REMEMBERED = 32 * 1024
 
 Asking = Annotated[Call, Depends(call_for(Asked.READ, "protection"))]
 Unknown = Annotated[
@@ -97,16 +95,10 @@ class OpaRoutes:
         body = await read_body(request, JSON_TYPES)
         if _NUL in body:  # PostgreSQL, which is asked who it is, knows no such character
             raise InvalidInput("the character U+0000 is not allowed")
-        question = _parsed(body) if len(body) <= _MOST_REMEMBERED else parse_model(Question, body)
+        question = parse_model(Question, body)
         book = await self.books.current(call.tenant_id)
         asker = await self.askers.of(call.tenant_id, question.user, question.groups)
         return question, Answers(book, asker, unknown == "allow")
-
-
-@lru_cache(maxsize=128)
-def _parsed(body: bytes) -> Question:
-    """An engine asks the same again and again, of a table for every query of it."""
-    return parse_model(Question, body)
 
 
 def _note(call: Call, question: Question) -> None:

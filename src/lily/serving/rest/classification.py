@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -22,6 +23,8 @@ from lily.serving.rest.lineage_answers import AssetClassification, DefinedTag, T
 CLASSIFICATION = "/lily/v1/metadata/governance/classification"
 TAGS = "/lily/v1/metadata/governance/tags"
 _MOST_CHANGES = 100
+#: Where the reason of a change names assets.
+_NAMING = ("origin", "from")
 
 Explain = Annotated[bool, Query(description="With a shortest path from every origin.")]
 
@@ -74,7 +77,7 @@ class ClassificationReads:
             "tag": tag,
             "is_effective": found is not None,
             "rule": _rule(await self._tags.definition(call.tenant_id, tag)),
-            "history": [await self._change(call, change) for change in history],
+            "history": await self._changes(call, history),
         }
         if found is not None:
             content |= await self._shown(call, asset_id, found, assertions, explain=True)
@@ -112,15 +115,20 @@ class ClassificationReads:
             "origins_truncated": origins.truncated,
         }
 
-    async def _change(self, call: Call, change: TagChange) -> dict[str, Any]:
-        reason = dict(change.reason or {})
-        seen = [reason[name] for name in ("origin", "from") if reason.get(name)]
-        readable = await self._guard.show(call, seen, "origins") if seen else set()
-        for name in ("origin", "from"):
-            if reason.get(name) and reason[name] not in readable:
-                reason[name] = None
-        outcome = "added" if change.was_added else "removed"
-        return {"at": change.at, "outcome": outcome, "cause": change.cause, "reason": reason}
+    async def _changes(self, call: Call, history: Sequence[TagChange]) -> list[dict[str, Any]]:
+        named = {str((each.reason or {}).get(name) or "") for each in history for name in _NAMING} - {""}
+        readable = await self._guard.show(call, sorted(named), "origins") if named else set()
+        return [_change(each, readable) for each in history]
+
+
+def _change(change: TagChange, readable: set[str]) -> dict[str, Any]:
+    """What came of a change; which assets it came from is told of those that may be read."""
+    reason = {
+        name: None if name in _NAMING and value not in readable else value
+        for name, value in (change.reason or {}).items()
+    }
+    outcome = "added" if change.was_added else "removed"
+    return {"at": change.at, "outcome": outcome, "cause": change.cause, "reason": reason}
 
 
 def _assertion(assertion: Assertion) -> dict[str, Any]:

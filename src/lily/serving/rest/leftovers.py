@@ -1,18 +1,18 @@
 """What a caller still sends when the answer is known already.
 
-A server that answers before it has read all of a request closes the connection, and the caller's next request
-on it is lost. So the rest is let come and thrown away, if it is not too much and comes at once; otherwise the
-answer says that the connection ends with it.
+A server that answers before it has read all of a request closes the connection, and the caller's next
+request on it is lost. So a small rest that comes at once is let come and thrown away; otherwise the answer
+says that the connection ends with it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from starlette.types import Message, Receive, Scope
 
-from lily.access.requests import MAX_BODY_BYTES
-
+_MOST_BYTES = 1024 * 1024
 _PATIENCE_SECONDS = 1.0
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -35,13 +35,15 @@ class Incoming:
         if self._is_read:
             return True
         headers = dict(self._scope["headers"])
-        declared = headers.get(b"content-length", b"0" if b"transfer-encoding" not in headers else b"")
-        if not declared.isdigit() or int(declared[:20]) > MAX_BODY_BYTES or b"expect" in headers:
+        declared = headers.get(b"content-length", b"0")
+        if b"expect" in headers or not declared.isdigit() or int(declared[:20]) > _MOST_BYTES:
             return False
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                while not self._is_read:
-                    await self.receive()
-        except TimeoutError:
-            return False
-        return True
+                await self._throw_away()
+        return self._is_read
+
+    async def _throw_away(self) -> None:
+        size = 0
+        while not self._is_read and size <= _MOST_BYTES:
+            size += len((await self.receive()).get("body", b""))

@@ -15,8 +15,8 @@ from lily.domain.errors import QuotaExceeded
 from lily.serving.rest.problems import answer
 
 COUNTED = "/lily/v1/"
-#: To log out and to ask whether a token is valid must be possible always.
-NOT_COUNTED = "/lily/v1/auth/"
+#: Always possible: to log out, to ask whether a token is valid, how Lily is; and who signs what they send.
+NOT_COUNTED = ("/lily/v1/auth/", "/lily/v1/system/", "/lily/v1/webhooks/")
 #: What was asked for is not looked at.
 _ROUTE = SimpleNamespace(path="over quota")
 _BEARER = b"bearer "
