@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
 
+from lily.access.calls import Call
 from lily.access.decision_points import Access
 from lily.access.decisions import Action, Resource
 from lily.access.live_books import RULES, LiveBooks
+from lily.access.notebooks import Draft, Notebook
+from lily.access.origins import Origin
 from lily.access.principals import Principal
+from lily.access.requests import Preference
+from lily.domain.conditions import Circumstances
 from lily.domain.errors import Unavailable
 from lily.domain.policies import AccessType, Effect, Grantee, GranteeKind, Policy, Rules, Scope, ScopeKind
 from lily.repositories.postgres.announcements import Announcement
@@ -92,6 +98,26 @@ def test_what_was_looked_up_for_rules_that_have_changed_is_looked_up_again(
 
     assert not asyncio.run(access.settle("acme", attempt))
     assert attempts == [frozenset(), frozenset({"sales"})]
+
+
+def test_of_an_attempt_that_is_made_again_nothing_is_in_the_audit(
+    directory: Directory, access: Access
+) -> None:
+    trail = Draft()
+    notebook = Notebook(trail, ADA, Origin("127.0.0.1", "a trace"))
+    call = Call(ADA, Preference(False, None), "", access, Circumstances(datetime.now(UTC)), notebook)
+
+    async def attempt(call: Call) -> bool:
+        if not directory.rules.policies:
+            directory.change(Rules(policies=(FORBIDDEN,)))
+        resource = Resource("acme", id="orders", tags=frozenset({"pii"}), containers=frozenset({"sales"}))
+        decision = call.access.decide(ADA, Action.READ, resource, call.circumstances)
+        call.notebook.note(Action.READ, resource, decision)
+        return decision.allowed
+
+    assert not asyncio.run(call.settle(attempt))
+    assert [entry.allowed for entry in trail.entries] == [False]
+    assert notebook.has_denial
 
 
 def test_rules_that_never_rest_are_said_to_be_unknown(directory: Directory, access: Access) -> None:
