@@ -381,6 +381,8 @@ def test_a_signed_webhook_is_an_incident_on_its_asset_and_downstream_until_it_is
 
 def test_an_incident_that_came_before_its_asset_is_attached_when_the_asset_comes(tenant: Tenant) -> None:
     incident, _ = reported(tenant, connected(tenant), monte_carlo.created("a", "orders"))
+    query = "SELECT incident_id FROM incidents WHERE tenant_id = %s"
+    eventually(lambda: tenant.platform.fetch(query, tenant.name))
     created = tenant.post(asset_id="o-1", data_source="warehouse", external_id="db:shop.orders")
     assert shown(tenant, "o-1", created.headers["lily-event-id"]) == ([incident], [])
     told = tenant.platform.find_record(
