@@ -154,19 +154,11 @@ def _caller(platform: Platform, tenant: str) -> Call:
     if tenant.endswith("-noisy"):
         headers["Prefer"] = "respond-async"
 
-    def ask(method: str, path: str, body: str) -> int:
+    def call(method: str, path: str, body: str) -> int:
         connection.request(method, path, body or None, headers)
         answer = connection.getresponse()
         answer.read()
         return answer.status
-
-    def call(method: str, path: str, body: str) -> int:
-        """The server may have ended the connection meanwhile: then another is opened."""
-        try:
-            return ask(method, path, body)
-        except (BrokenPipeError, http.client.RemoteDisconnected, ConnectionResetError):
-            connection.close()
-            return ask(method, path, body)
 
     return call
 

@@ -54,11 +54,9 @@ class Notebook:
 
     def write(self, action: str, what: tuple[str, str], allowed: bool, reason: str) -> None:
         """Record an act; `what` is the kind and the id of what it was done to."""
-        mark = (action, *what, allowed)
-        if mark in self.noted:
+        if (action, *what, allowed) in self.noted:
             return
-        self.noted.add(mark)
-        self.trail.record(
+        self._record(
             AuditEntry(
                 tenant_id=self.principal.tenant_id,
                 actor=self.principal.subject,
@@ -74,6 +72,10 @@ class Notebook:
             )
         )
 
+    def _record(self, entry: AuditEntry) -> None:
+        self.noted.add((entry.action, entry.resource_kind, entry.resource_id, entry.allowed))
+        self.trail.record(entry)
+
     def on(self, draft: Draft) -> Notebook:
         """The same, which writes on a draft."""
         return replace(self, trail=draft, noted=set(self.noted))
@@ -81,9 +83,7 @@ class Notebook:
     def adopt(self, draft: Draft) -> None:
         """Record what was drafted."""
         for entry in draft.entries:
-            what = (entry.resource_kind, entry.resource_id)
-            self.noted.add((entry.action, *what, entry.allowed))
-            self.trail.record(entry)
+            self._record(entry)
 
     def fresh(self) -> Notebook:
         """The same with nothing noted: for the next message, or batch, of one that goes on for long."""
