@@ -21,5 +21,6 @@ def give_way() -> None:
     with suppress(OSError):
         if os.getpriority(os.PRIO_PGRP, 0) < _NICE:
             os.setpriority(os.PRIO_PGRP, 0, _NICE)
-        if int(_AUTOGROUP.read_text(encoding="ascii").split()[-1]) < _NICE:
+        shown = _AUTOGROUP.read_text(encoding="ascii").split()
+        if shown and int(shown[-1]) < _NICE:  # shows nothing where sessions are not looked at
             _AUTOGROUP.write_text(str(_NICE), encoding="ascii")
