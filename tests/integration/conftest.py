@@ -11,6 +11,26 @@ if TYPE_CHECKING:
     from kit.enforced import Warehouse
     from lily.standalone.services import Services
 
+#: Files that take longest, the longest first: begun last, they would be waited for alone.
+_LONGEST = (
+    "test_identity_keycloak.py",
+    "test_lineage_property.py",
+    "test_lineage_rebuild.py",
+    "test_contract.py",
+    "test_merge_property.py",
+    "test_pipeline_lanes.py",
+    "test_pipeline_decode.py",
+    "test_incidents.py",
+    "test_access_leaks.py",
+    "test_dispatchers.py",
+    "test_delivery_property.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {name: place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
+
 
 @pytest.fixture
 def warehouse(services: Services) -> Iterator[Warehouse]:

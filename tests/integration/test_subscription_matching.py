@@ -129,6 +129,17 @@ def test_downstream_of_an_asset_is_all_that_lineage_reaches_from_it(settings_wit
     asyncio.run(run())
 
 
+def test_a_tenant_is_listened_to_from_its_first_subscription_on(settings_without_log: Settings) -> None:
+    async def run() -> None:
+        async with world(settings_without_log) as here:
+            assert not await here.matching.listens_to("acme")
+            await here.subscribe()
+            assert await here.matching.listens_to("acme")
+            assert not await here.matching.listens_to("globex")
+
+    asyncio.run(run())
+
+
 def test_upstream_of_an_asset_is_all_it_depends_on(settings_without_log: Settings) -> None:
     async def run() -> None:
         async with world(settings_without_log) as here:

@@ -40,6 +40,11 @@ class Subscriptions:
     #: Under which links in messages are.
     base_url: str = ""
 
+    async def listens_to(self, tenant_id: str) -> bool:
+        """Whether the tenant has subscriptions; `Unavailable` when that cannot be known now."""
+        await self.access.refresh(tenant_id)
+        return bool(await self.subscribers.of(tenant_id))
+
     async def matching(self, changes: Sequence[Change]) -> Sequence[Match]:
         """What is to be told, in the order of the changes; `Unavailable` when rights cannot be known now."""
         by_tenant: dict[str, list[Change]] = defaultdict(list)

@@ -41,6 +41,9 @@ class Subscribers:
             if not each.subscription.selection.assets:
                 self._of_any.append(each)
 
+    def __bool__(self) -> bool:
+        return bool(self._by_id)
+
     def looking_at(self, change: Change) -> Iterator[Subscriber]:
         """Those whose selection the change may belong to, by what it tells itself."""
         if named := change.data.get("subscription_id"):

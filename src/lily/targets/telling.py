@@ -22,6 +22,7 @@ from lily.domain.deliveries import KEPT_DAYS, NewDelivery
 from lily.domain.errors import Unavailable
 from lily.domain.notifications import newest_of_groups
 from lily.domain.subscriptions import Match
+from lily.domain.tenants import is_tenant_name
 from lily.log.changes import ChangeFeed, ChangeRecord
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.targets.opened import OpenTargets
@@ -36,6 +37,8 @@ _log = structlog.get_logger(__name__)
 
 class Matcher(Protocol):
     """Knows the subscriptions (`targets.matching.Subscriptions`)."""
+
+    async def listens_to(self, tenant_id: str) -> bool: ...
 
     async def matching(self, changes: Sequence[Change]) -> Sequence[Match]: ...
 
@@ -56,21 +59,27 @@ class Telling:
             try:
                 records = await asyncio.to_thread(self._feed.poll, _POLL_SECONDS, _MOST)
                 if records:
-                    await self._enqueue_surely(changes_of(records))
+                    await self._enqueue_surely(records)
                     await asyncio.to_thread(self._feed.commit, records)
             except KafkaException as error:
                 _log.warning("changes_not_read", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _enqueue_surely(self, changes: Sequence[Change]) -> None:
+    async def _enqueue_surely(self, records: Sequence[ChangeRecord]) -> None:
         """Return when all of them are done with, however long the database is away."""
         while True:
             try:
-                await self.enqueue(changes)
+                await self.enqueue(changes_of(await self._listened_to(records)))
                 return
             except _INTERRUPTED as error:
                 _log.warning("changes_not_matched", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _listened_to(self, records: Sequence[ChangeRecord]) -> list[ChangeRecord]:
+        """Those of tenants with subscriptions: the others are not even read."""
+        tenants = {record.tenant_id for record in records if is_tenant_name(record.tenant_id)}
+        listening = {tenant for tenant in tenants if await self._matcher.listens_to(tenant)}
+        return [record for record in records if record.tenant_id in listening]
 
     async def enqueue(self, changes: Sequence[Change]) -> int:
         """Make the notifications and deliveries of these changes; returns how many deliveries were new.

@@ -49,7 +49,7 @@ def steps(stage: Stage, pytest_arguments: list[str]) -> list[list[str]]:
 #: Some processes, each with services of its own, which mostly wait; a platform wants the machine for itself.
 _SIDE_BY_SIDE = {
     Stage.UNIT: ["-n", "2"],
-    Stage.INTEGRATION: ["-n", "3", "--dist", "loadfile"],
+    Stage.INTEGRATION: ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"],
     Stage.E2E: [],
 }
 

@@ -120,7 +120,9 @@ class Enforcer:
     async def _read(self, feed: ChangeFeed) -> None:
         while True:
             records = await asyncio.to_thread(feed.poll, _POLL_SECONDS)
-            for tenant_id, assets in _changed(records).items():
+            protected = {tenant_id for tenant_id, _ in self._workers}
+            told = [record for record in records if record.tenant_id in protected]
+            for tenant_id, assets in _changed(told).items():
                 for worker in self._of(tenant_id):
                     worker.tell_assets(assets)
 
