@@ -36,7 +36,7 @@ Waits = dict[str, list[float]]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="lily bench tenancy", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=15, help="of every phase (15)")
+    parser.add_argument("--seconds", type=float, default=20, help="of every phase (20)")
     parser.add_argument("--rounds", type=int, default=5, help="all phases, so many times (5)")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()
@@ -95,21 +95,28 @@ def _summary(phases: list[Waits], kind: str) -> Figures:
 def _ask(platform: Platform, tenant: str, seconds: float) -> Waits:
     """Reads at a steady pace and now and then a write that waits; each from when it was due."""
     call, taken = _caller(platform, tenant), Waits(read=[], write=[])
-    began = time.perf_counter()
-    for number in range(int(seconds * _READS_PER_SECOND)):
-        due = began + number / _READS_PER_SECOND
+    due = time.perf_counter()
+    end, number = due + seconds, 0
+    while due < end:
         time.sleep(max(0.0, due - time.perf_counter()))
-        if number % _WRITE_EVERY == _WRITE_EVERY - 1:
+        number += 1
+        if number % _WRITE_EVERY == 0:
             due = time.perf_counter()
             status = call("POST", _ASSETS, json.dumps(_asset(number)))
-            taken["write"].append(time.perf_counter() - due)
-            began += time.perf_counter() - due
+            due = _note(taken["write"], due)
         else:
             status = call("GET", f"{_ASSETS}/quiet", "")
-            taken["read"].append(time.perf_counter() - due)
+            _note(taken["read"], due)
+            due += 1 / _READS_PER_SECOND
         if status not in (200, 201):
             raise RuntimeError(f"the quiet tenant was answered with {status}")
     return taken
+
+
+def _note(waits: list[float], since: float) -> float:
+    now = time.perf_counter()
+    waits.append(now - since)
+    return now
 
 
 def _make_noise(platform: Platform, tenant: str, seconds: float, times: int) -> Counter[int]:
@@ -118,10 +125,13 @@ def _make_noise(platform: Platform, tenant: str, seconds: float, times: int) -> 
     pace = times * REQUESTS_PER_SECOND
     every = REQUESTS_PER_SECOND * _BATCH // EVENTS_PER_SECOND
     began, number = time.perf_counter(), 0
-    batch = json.dumps({"assets": [_asset(n) for n in range(_BATCH)]})
     while (now := time.perf_counter()) < began + seconds:
         time.sleep(max(0.0, began + number / pace - now))
-        answers[call("POST", _ASSETS, batch) if number % every == 0 else call("GET", _ASSETS + "/x", "")] += 1
+        if number % every == 0:
+            status = call("POST", _ASSETS, json.dumps({"assets": [_asset(n) for n in range(_BATCH)]}))
+        else:
+            status = call("GET", f"{_ASSETS}/x", "")
+        answers[status] += 1
         number += 1
     return answers
 
