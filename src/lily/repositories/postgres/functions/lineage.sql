@@ -157,7 +157,7 @@ $$;
 
 -- How the downstream asset is made from the upstream one, as it is shown. Most edges say nothing about it.
 CREATE OR REPLACE FUNCTION transformation(is_indirect boolean, is_masking boolean, subtype text) RETURNS json
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE
         WHEN is_indirect OR is_masking OR subtype IS NOT NULL THEN json_build_object(
             'type', CASE WHEN is_indirect THEN 'INDIRECT' ELSE 'DIRECT' END, 'masking', is_masking, 'subtype', subtype)
