@@ -93,30 +93,25 @@ def _summary(phases: list[Waits], kind: str) -> Figures:
 
 
 def _ask(platform: Platform, tenant: str, seconds: float) -> Waits:
-    """Reads at a steady pace and now and then a write that waits; each from when it was due."""
+    """Reads, due at a steady pace, which rests while every tenth request, a write, is waited for."""
     call, taken = _caller(platform, tenant), Waits(read=[], write=[])
     due = time.perf_counter()
     end, number = due + seconds, 0
-    while due < end:
+    while time.perf_counter() < end:
         time.sleep(max(0.0, due - time.perf_counter()))
         number += 1
         if number % _WRITE_EVERY == 0:
-            due = time.perf_counter()
+            sent = time.perf_counter()
             status = call("POST", _ASSETS, json.dumps(_asset(number)))
-            due = _note(taken["write"], due)
+            taken["write"].append(time.perf_counter() - sent)
+            due += taken["write"][-1]
         else:
             status = call("GET", f"{_ASSETS}/quiet", "")
-            _note(taken["read"], due)
+            taken["read"].append(time.perf_counter() - due)
             due += 1 / _READS_PER_SECOND
         if status not in (200, 201):
             raise RuntimeError(f"the quiet tenant was answered with {status}")
     return taken
-
-
-def _note(waits: list[float], since: float) -> float:
-    now = time.perf_counter()
-    waits.append(now - since)
-    return now
 
 
 def _make_noise(platform: Platform, tenant: str, seconds: float, times: int) -> Counter[int]:

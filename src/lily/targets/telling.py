@@ -78,8 +78,17 @@ class Telling:
     async def _listened_to(self, records: Sequence[ChangeRecord]) -> list[ChangeRecord]:
         """Those of tenants with subscriptions: the others are not even read."""
         tenants = {record.tenant_id for record in records if is_tenant_name(record.tenant_id)}
-        listening = {tenant for tenant in tenants if await self._matcher.listens_to(tenant)}
+        listening = {tenant for tenant in tenants if await self._is_listened_to(tenant)}
         return [record for record in records if record.tenant_id in listening]
+
+    async def _is_listened_to(self, tenant_id: str) -> bool:
+        """Where that cannot be found out, yes: `enqueue` keeps the trouble of one tenant to itself."""
+        try:
+            return await self._matcher.listens_to(tenant_id)
+        except _INTERRUPTED:
+            raise
+        except Exception:
+            return True
 
     async def enqueue(self, changes: Sequence[Change]) -> int:
         """Make the notifications and deliveries of these changes; returns how many deliveries were new.
@@ -92,7 +101,7 @@ class Telling:
             raise
         except Exception:
             if len(changes) == 1:
-                _log.exception("change_not_told", event=changes[0].event_id)
+                _log.exception("change_not_told", event_id=changes[0].event_id)
                 return 0
             return sum([await self.enqueue([change]) for change in changes])
 

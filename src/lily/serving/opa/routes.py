@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -31,9 +30,6 @@ from lily.serving.rest.bodies import body_of, parse_model
 PREFIX = "/v1/data/trino"
 #: Found in the text of a question, not in each of its names: an engine waits for the answer.
 _NUL = b"\\u0000"
-#: An engine asks the same before every query: so many questions are kept, none larger than this.
-_KEPT_QUESTIONS = 256
-_KEPT_BYTES = 64 * 1024
 
 Asking = Annotated[Call, Depends(call_for(Asked.READ, "protection"))]
 Unknown = Annotated[
@@ -99,15 +95,10 @@ class OpaRoutes:
         body = await read_body(request, JSON_TYPES)
         if _NUL in body:  # PostgreSQL, which is asked who it is, knows no such character
             raise InvalidInput("the character U+0000 is not allowed")
-        question = _question(body) if len(body) <= _KEPT_BYTES else parse_model(Question, body)
+        question = parse_model(Question, body)
         book = await self.books.current(call.tenant_id)
         asker = await self.askers.of(call.tenant_id, question.user, question.groups)
         return question, Answers(book, asker, unknown == "allow")
-
-
-@lru_cache(_KEPT_QUESTIONS)
-def _question(body: bytes) -> Question:
-    return parse_model(Question, body)
 
 
 def _note(call: Call, question: Question) -> None:

@@ -65,7 +65,8 @@ $$;
 CREATE OR REPLACE FUNCTION roots_on(tenant text, asset text) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT r.tag FROM (
-           -- About most assets nobody but their own events ever said anything: what these list is asserted.
+           -- About most assets nobody but their own events ever said anything: what these list, which always has a
+           -- clock, is asserted (assertions_on). Asked like this an asset takes 12 µs instead of 55.
            SELECT unnest(a.source_tags || a.user_tags) FROM assets AS a
             WHERE a.tenant_id = tenant AND a.asset_id = asset AND NOT EXISTS (
                   SELECT FROM tag_assertions AS s WHERE s.tenant_id = tenant AND s.asset_id = asset OFFSET 0)

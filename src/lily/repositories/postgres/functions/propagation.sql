@@ -438,7 +438,8 @@ CREATE OR REPLACE FUNCTION seen_differently() RETURNS TABLE (
 ) LANGUAGE plpgsql SET enable_hashjoin = on AS $$
 #variable_conflict use_column
 BEGIN
-    -- Most begin where they are asserted: to ask for the origin of each would take longer than all the rest.
+    -- Most begin where they are asserted. To ask for the origin of each, which is planned every time, took two
+    -- thirds of PostgreSQL's time at 300 tagged assets a second.
     INSERT INTO seed_origins
     SELECT s.tenant_id, s.tag, s.seed, s.seed_is_partial,
            CASE WHEN NOT s.seed_is_partial AND EXISTS (
