@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from fastapi import FastAPI, Request
 from granian import Granian
@@ -17,6 +19,8 @@ from lily.apps import gateway
 from lily.domain.conditions import Circumstances
 from lily.settings import load_settings
 
+T = TypeVar("T")
+
 _EVERYBODY = Principal("bench", "everybody", frozenset({"owner"}))
 _YES = Decision(True, ())
 
@@ -24,6 +28,9 @@ _YES = Decision(True, ())
 class OpenAccess:
     async def refresh(self, tenant_id: str) -> None:
         """Nothing is known, so nothing is old."""
+
+    async def settle(self, _tenant_id: str, attempt: Callable[[OpenAccess], Awaitable[T]]) -> T:
+        return await attempt(self)
 
     def decide(self, *_: Principal | Action | Resource | Circumstances) -> Decision:
         return _YES
