@@ -33,8 +33,8 @@ BACK_WITHIN = 180.0
 VICTIMS: dict[str, Callable[[Platform], int]] = {
     "gateway": lambda platform: platform.pids()["gateway"],
     "gateway's worker": lambda platform: descendant(platform, "gateway", "python"),
-    "kafka": lambda platform: platform.pids()["kafka"],
     "streams": lambda platform: platform.pids()["streams"],
+    "kafka": lambda platform: platform.pids()["kafka"],
     "postgres": lambda platform: platform.pids()["postgres"],
     "streams' JVM": lambda platform: descendant(platform, "streams", "java"),
 }

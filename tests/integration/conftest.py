@@ -29,9 +29,8 @@ _LONGEST = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: place for place, name in enumerate(_LONGEST)}
-    here = Path(__file__).parent
-    items.sort(key=lambda item: order.get(item.path.name, len(order)) if item.path.parent == here else 0)
+    order = {Path(__file__).with_name(name): place for place, name in enumerate(_LONGEST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture

@@ -31,10 +31,10 @@ class Log:
         self.committed = threading.Event()
 
     def poll(self, _seconds: float, _most: int) -> list[ChangeRecord]:
-        if self._records:
-            return [self._records.pop(0) for _ in range(len(self._records))]
-        self.committed.wait(0.05)
-        return []
+        records, self._records = self._records, []
+        if not records:
+            self.committed.wait(0.05)
+        return records
 
     def commit(self, _records: Sequence[ChangeRecord]) -> None:
         self.committed.set()
