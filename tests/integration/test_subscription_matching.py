@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,13 +18,14 @@ from lily.access.decision_points import Access
 from lily.access.live_books import LiveBooks
 from lily.domain.changes import Change, read_change
 from lily.domain.subscriptions import Match, Selection, Subscription
-from lily.repositories.postgres.announcements import Announcements
+from lily.repositories.postgres.announcements import LEASE_SECONDS, Announcements
 from lily.repositories.postgres.assets import PostgresAssets
 from lily.repositories.postgres.lineage import PostgresLineage
 from lily.repositories.postgres.policies import PostgresPolicies
 from lily.repositories.postgres.pool import Database
 from lily.repositories.postgres.subscriptions import PostgresSubscriptions, Vouched
 from lily.settings import Settings
+from lily.targets import matching
 from lily.targets.matching import Subscriptions
 from lily.targets.subscribers import LiveSubscribers
 
@@ -184,14 +186,33 @@ def test_lineage_is_followed_once_for_all_changes(
 
     async def run() -> None:
         async with world(settings_without_log) as here:
-            for number in range(30):
+            for number in range(10):
                 await here.subscribe(owner=f"u{number}", downstream_of=["orders"])
-            changes = [changed(asset_id) for asset_id in CHAIN for _ in range(50)]
+            changes = [changed(asset_id) for asset_id in CHAIN for _ in range(10)]
             await here.matches(changes[0])
             monkeypatch.setattr(Database, "fetch", counted)
-            assert len(await here.matching.matching(changes)) == 30 * 150
+            assert len(await here.matching.matching(changes)) == 10 * 30
             # Traits, containers and names, twice where the way adds assets; and one question per hop.
             assert len(asked) <= 8, asked
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_takes_longer_than_the_rules_are_leased_for_is_told_all_the_same(
+    settings_without_log: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    covers = matching._covers
+
+    def slow(*asked: Any) -> bool:
+        time.sleep(LEASE_SECONDS)
+        monkeypatch.setattr(matching, "_covers", covers)
+        return covers(*asked)
+
+    async def run() -> None:
+        async with world(settings_without_log) as here:
+            await here.subscribe()
+            monkeypatch.setattr(matching, "_covers", slow)
+            assert await here.told(changed("orders"), changed("daily")) == ["orders", "daily"]
 
     asyncio.run(run())
 

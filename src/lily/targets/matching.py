@@ -56,24 +56,25 @@ class Subscriptions:
 
     async def _of_tenant(self, tenant_id: str, changes: Sequence[Change]) -> list[Match]:
         """Found by rules and subscriptions that were in force from beginning to end; else found anew."""
-        for _ in range(_TRIES):
-            await self.access.refresh(tenant_id)
+
+        async def attempt(access: Access) -> tuple[Subscribers, list[Match]]:
             subscribers = await self.subscribers.of(tenant_id)
-            book = self.access.book(tenant_id)
-            found = await self._found(tenant_id, subscribers, changes)
-            await self.access.refresh(tenant_id)
-            unchanged = await self.subscribers.of(tenant_id) is subscribers
-            if unchanged and self.access.book(tenant_id) is book:
+            return subscribers, await self._found(access, tenant_id, subscribers, changes)
+
+        for _ in range(_TRIES):
+            subscribers, found = await self.access.settle(tenant_id, attempt)
+            if await self.subscribers.of(tenant_id) is subscribers:
                 return found
-        raise Unavailable(f"the rules of {tenant_id} change faster than they can be followed; try again")
+        raise Unavailable(f"the subscriptions of {tenant_id} change faster than can be followed; try again")
 
     async def _found(
-        self, tenant_id: str, subscribers: Subscribers, changes: Sequence[Change]
+        self, access: Access, tenant_id: str, subscribers: Subscribers, changes: Sequence[Change]
     ) -> list[Match]:
         looked = [(each, change) for change in changes for each in subscribers.looking_at(change)]
         if not looked:
             return []
-        seen = await self._sights(tenant_id, {change.event_id: change for _, change in looked}.values())
+        seen = Sights(tenant_id, access, Circumstances(datetime.now(UTC)))
+        await self._look(seen, {subject for _, change in looked for subject in _mentioned(change)})
         told = [
             (each, change)
             for each, change in looked
@@ -90,19 +91,12 @@ class Subscriptions:
             seen,
         )
 
-    async def _sights(self, tenant_id: str, changes: Iterable[Change]) -> Sights:
-        wanted = {subject for change in changes for subject in _mentioned(change)}
-        sights = Sights(tenant_id, self.access, Circumstances(datetime.now(UTC)))
-        await self._look(sights, wanted)
-        return sights
-
     async def _look(self, sights: Sights, asset_ids: Iterable[str]) -> None:
         """Get to know these assets."""
         new = [asset_id for asset_id in asset_ids if asset_id not in sights.looked]
         if new:
             known = await self.assets.traits(sights.tenant_id, new)
             inside = await self.assets.containers(sights.tenant_id, new)
-            await self.access.refresh(sights.tenant_id)
             sights.add(new, known, inside)
 
     async def _reaches(
