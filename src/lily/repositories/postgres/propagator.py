@@ -18,7 +18,7 @@ from lily.repositories.postgres.queries import load
 _SQL = load("propagation.sql")
 LISTEN = _SQL["listen"]
 # Every lookup is by key and its number is the batch's, so a join that reads a whole table is never right.
-_PLANS = "-c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off -c jit=off -c timezone=UTC"
+PLANS = "-c enable_hashjoin=off -c enable_mergejoin=off -c enable_seqscan=off -c jit=off -c timezone=UTC"
 #: How much of a lane is looked at in one transaction.
 MOST_CHANGES = 20_000
 #: How many facts may follow before a tenant is followed by itself: about a quarter of a second.
@@ -180,7 +180,7 @@ class Propagator:
 
     def _open(self) -> psycopg.Connection[Any]:
         if self._connection is None or self._connection.closed:
-            connection = psycopg.connect(self._url, autocommit=True, options=_PLANS)
+            connection = psycopg.connect(self._url, autocommit=True, options=PLANS)
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.execute(_SQL["create_work_tables"])
             self._connection = connection

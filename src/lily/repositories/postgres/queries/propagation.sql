@@ -23,7 +23,7 @@ CREATE TEMPORARY TABLE rules (
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE lost_facts (
     round integer, tenant_id text, asset_id text, tag text, is_partial boolean, cause uuid, origin text,
-    row_id tid, PRIMARY KEY (tenant_id, asset_id, tag, is_partial)
+    row_id tid, PRIMARY KEY (asset_id, tag, is_partial, tenant_id)
 ) ON COMMIT DELETE ROWS;
 CREATE INDEX ON lost_facts (round);
 CREATE TEMPORARY TABLE gained_facts (
@@ -34,7 +34,17 @@ CREATE INDEX ON gained_facts (round);
 CREATE TEMPORARY TABLE seed_origins (
     tenant_id text, tag text, seed text, seed_is_partial boolean, origin text,
     PRIMARY KEY (tenant_id, tag, seed, seed_is_partial)
-) ON COMMIT DELETE ROWS
+) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY VIEW moved_facts AS
+SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came, jsonb_strip_nulls(jsonb_build_object(
+           'cause', g.cause, 'from', g.via_from, 'relationship_type', g.via_type, 'origin', o.origin)) AS reason
+  FROM gained_facts AS g
+  LEFT JOIN seed_origins AS o ON o.tenant_id = g.tenant_id AND o.tag = g.tag AND o.seed = g.seed
+       AND o.seed_is_partial = g.seed_is_partial
+ WHERE g.is_new
+ UNION ALL
+SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false,
+       jsonb_strip_nulls(jsonb_build_object('cause', l.cause, 'origin', l.origin)) FROM lost_facts AS l
 
 -- name: last_seqs
 -- Propagator: how far it has come in each lane, and how far it could get.
