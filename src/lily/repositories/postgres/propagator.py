@@ -152,8 +152,10 @@ class Propagator:
         for span in spans:
             _collect(cursor, span, apart)
             who = span.tenant_id or who
-        if not _value(cursor, _SQL["is_anything_collected"]):
-            return Done(0, 0)
+        later = most is None
+        told = _value(cursor, "SELECT record_tag_changes(true, %s)", later)
+        if not _value(cursor, _SQL["is_anything_left"]):
+            return Done(0, told)
         if most is not None and _value(cursor, "SELECT is_wide_rule(%s)", most):
             raise TooMuch(_value(cursor, "SELECT busiest_tenant(%s)", most))
         cursor.execute("SELECT review_refinements(), find_losses()")
@@ -161,7 +163,7 @@ class Propagator:
         cursor.execute("SELECT find_gains()")
         self._repeat(cursor, "SELECT add_onward(%s, %s)", most, who)
         taken = _value(cursor, "SELECT count(*) FROM lost_facts")
-        return Done(taken, _value(cursor, "SELECT record_tag_changes(%s)", most is None))
+        return Done(taken, told + _value(cursor, "SELECT record_tag_changes(false, %s)", later))
 
     def _repeat(self, cursor: psycopg.Cursor[Any], statement: str, most: int | None, who: str) -> None:
         """Go on round by round until there is nothing left."""

@@ -138,6 +138,37 @@ BEGIN
          WHERE o.round = 0;
 END $$;
 
+-- Assets that have neither facts nor edges, as most new ones: nothing of theirs can be lost, nothing comes or goes on,
+-- so what is asserted on them is all that follows from their changes. They are done with here, and what is different
+-- about them now is returned.
+CREATE OR REPLACE FUNCTION settle_lone_assets() RETURNS TABLE (
+    tenant_id text, asset_id text, event_id uuid, cause uuid, added text[], removed text[], reasons jsonb
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY WITH lone AS (
+        DELETE FROM changed_assets AS c
+         WHERE NOT EXISTS (SELECT FROM effective_tags AS f
+                            WHERE f.tenant_id = c.tenant_id AND f.asset_id = c.asset_id OFFSET 0)
+           AND NOT EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = c.tenant_id AND e.from_id = c.asset_id OFFSET 0)
+           AND NOT EXISTS (SELECT FROM edges AS e WHERE e.to_id = c.asset_id AND e.tenant_id = c.tenant_id OFFSET 0)
+           AND NOT EXISTS (SELECT FROM assets AS a WHERE a.tenant_id = c.tenant_id AND a.asset_id = c.asset_id
+                              AND (a.is_deleted OR a.asset_name IS NULL OR a.asset_type IS NULL) OFFSET 0)
+        RETURNING c.tenant_id, c.asset_id, c.cause
+    ), rooted AS MATERIALIZED (
+        SELECT l.*, ARRAY(SELECT t.tag FROM roots_on(l.tenant_id, l.asset_id) AS t (tag)) AS tags
+          FROM lone AS l
+    ), added AS (
+        INSERT INTO effective_tags
+        SELECT r.tenant_id, r.asset_id, t.tag, false, true, NULL, NULL, NULL, transaction_timestamp(), r.cause
+          FROM rooted AS r CROSS JOIN LATERAL unnest(r.tags) AS t (tag)
+    )
+    SELECT r.tenant_id, r.asset_id, gen_random_uuid(), r.cause, r.tags, '{}'::text[],
+           (SELECT jsonb_object_agg(t.tag, jsonb_build_object('cause', r.cause, 'origin', r.asset_id))
+              FROM unnest(r.tags) AS t (tag))
+      FROM rooted AS r WHERE r.tags <> '{}';
+END $$;
+
 -- First look: what is asserted on the changed assets now, and which facts have lost what they rest on.
 CREATE OR REPLACE FUNCTION find_losses() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -478,17 +509,22 @@ BEGIN
 END $$;
 
 -- Writes down what is to be told: in its order at once, or (`later`) to be put in order by the one writer of that.
-DROP FUNCTION IF EXISTS record_tag_changes();
-CREATE OR REPLACE FUNCTION record_tag_changes(later boolean) RETURNS bigint LANGUAGE plpgsql AS $$
+-- First what is different about assets without facts and edges, then, when all is followed, about the others.
+DROP FUNCTION IF EXISTS record_tag_changes(boolean);
+CREATE OR REPLACE FUNCTION record_tag_changes(of_lone_assets boolean, later boolean) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     told bigint;
 BEGIN
     IF later THEN
         INSERT INTO untold_tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
-        SELECT s.*, clock_timestamp() FROM seen_differently() AS s;
+        SELECT s.*, clock_timestamp() FROM (
+            SELECT * FROM settle_lone_assets() WHERE of_lone_assets
+             UNION ALL SELECT * FROM seen_differently() WHERE NOT of_lone_assets) AS s;
     ELSE
         INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)
-        SELECT s.* FROM seen_differently() AS s;
+        SELECT s.* FROM (
+            SELECT * FROM settle_lone_assets() WHERE of_lone_assets
+             UNION ALL SELECT * FROM seen_differently() WHERE NOT of_lone_assets) AS s;
     END IF;
     GET DIAGNOSTICS told = ROW_COUNT;
     RETURN told;

@@ -93,8 +93,8 @@ WITH taken AS (
 INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
 SELECT tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at FROM taken ORDER BY number
 
--- name: is_anything_collected
--- Propagator: whether anything may follow. From incidents nothing does, nor from new assets without tags.
+-- name: is_anything_left
+-- Propagator: whether anything may follow on. From incidents nothing does, nor from assets without facts and edges.
 SELECT EXISTS (SELECT FROM changed_assets) OR EXISTS (SELECT FROM changed_edges) OR EXISTS (SELECT FROM changed_rules)
 
 -- name: collect_asset_changes
