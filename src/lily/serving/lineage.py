@@ -12,7 +12,7 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Call
 from lily.access.decisions import ASSET
 from lily.domain.lineage import Direction
-from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLineage, StoredEdge
+from lily.repositories.postgres.lineage import ALL_TYPES, Edges, Hop, Node, PostgresLineage, StoredEdge
 
 #: A walk stops here, or at as many assets as it is told, and says so.
 MAX_EDGES = 500_000
@@ -41,7 +41,7 @@ class Walked:
 
     depths: dict[str, int] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
-    edges: dict[tuple[str, str, str], StoredEdge] = field(default_factory=dict)
+    edges: Edges = field(default_factory=Edges)
     truncated: bool = False
 
 
@@ -104,17 +104,16 @@ class Lineage:
 
     async def _walk(self, call: Call, walk: Walk, upstream: bool, found: Walked) -> AsyncIterator[None]:
         frontier, seen = [walk.start], {walk.start}
+        known = set(found.edges.each_key())  # of the other way; on one way no edge is met twice
         for depth in range(1, walk.depth + 1):
             hop = Hop(frontier, upstream, walk.types, walk.as_of, MAX_EDGES - len(found.edges) + 1)
-            edges = await self.edges.step(call.tenant_id, hop) if frontier else []
+            edges = await self.edges.step(call.tenant_id, hop) if frontier else Edges()
             if not edges:
                 return
-            ends = list(dict.fromkeys(edge.from_id if upstream else edge.to_id for edge in edges))
+            ends = dict.fromkeys(edges.from_ids if upstream else edges.to_ids)
             new = [end for end in ends if end not in seen]
             await self._admit(call, walk, [end for end in new if end not in found.depths], depth, found)
-            for edge in edges:
-                if edge.from_id in found.depths and edge.to_id in found.depths:
-                    found.edges.setdefault(edge[:3], edge)
+            found.edges.extend(_admitted(edges, found, upstream, known))
             yield
             if len(found.depths) >= self._most_nodes or len(found.edges) >= MAX_EDGES:
                 found.truncated = True
@@ -145,7 +144,7 @@ class Lineage:
         """A shortest path from one asset to another, and whether the search was cut short."""
         found = await self.walk(call, Walk(start, Direction.DOWNSTREAM, depth))
         into: dict[str, list[StoredEdge]] = {}
-        for edge in found.edges.values():
+        for edge in found.edges:
             into.setdefault(edge.to_id, []).append(edge)
         path: list[StoredEdge] = []
         at = end
@@ -156,3 +155,11 @@ class Lineage:
             path.append(min(shorter, key=lambda edge: edge.key))
             at = path[-1].from_id
         return (path[::-1] if at == start else []), found.truncated
+
+
+def _admitted(edges: Edges, found: Walked, upstream: bool, known: set[tuple[str, str, str]]) -> Edges:
+    """Those of a hop's edges that lead to what is shown and are not known yet."""
+    ends = edges.from_ids if upstream else edges.to_ids
+    if not found.depths.keys() >= set(ends):
+        edges = edges.where(end in found.depths for end in ends)
+    return edges.where(key not in known for key in edges.each_key()) if known else edges

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import compress
 from typing import Any, NamedTuple
 
 from lily.domain.lineage import RelationshipType
@@ -16,6 +17,8 @@ _QUERIES = load("lineage.sql")
 ALL_TYPES = tuple(kind.value for kind in RelationshipType)
 #: Ids asked for in one statement: few enough that it never pays to read a whole table instead.
 _AT_ONCE = 2000
+#: Separates ids and documents in one long text: no id and no JSON has it.
+_BETWEEN = "\x1f"
 
 
 class StoredEdge(NamedTuple):
@@ -27,6 +30,40 @@ class StoredEdge(NamedTuple):
     @property
     def key(self) -> tuple[str, str, str]:
         return self[:3]
+
+
+@dataclass(slots=True)
+class Edges:
+    """Edges as columns, in the order they were found: of very many, few are looked at one by one."""
+
+    from_ids: list[str] = field(default_factory=list)
+    to_ids: list[str] = field(default_factory=list)
+    relationship_types: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.shown)
+
+    def __iter__(self) -> Iterator[StoredEdge]:
+        return map(StoredEdge._make, zip(*self._columns(), strict=True))
+
+    def extend(self, more: Edges) -> None:
+        for column, rest in zip(self._columns(), more._columns(), strict=True):
+            column += rest
+
+    def part(self, first: int, size: int) -> Edges:
+        return Edges(*(column[first : first + size] for column in self._columns()))
+
+    def where(self, holds: Iterable[bool]) -> Edges:
+        """Those of them for which it holds."""
+        chosen = list(holds)
+        return Edges(*(list(compress(column, chosen)) for column in self._columns()))
+
+    def each_key(self) -> Iterator[tuple[str, str, str]]:
+        return zip(self.from_ids, self.to_ids, self.relationship_types, strict=True)
+
+    def _columns(self) -> tuple[list[str], ...]:
+        return self.from_ids, self.to_ids, self.relationship_types, self.shown
 
 
 class Node(NamedTuple):
@@ -57,16 +94,18 @@ class PostgresLineage:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def step(self, tenant_id: str, hop: Hop) -> list[StoredEdge]:
+    async def step(self, tenant_id: str, hop: Hop) -> Edges:
         """The edges that leave the frontier, at most so many."""
         name = "edges_as_of" if hop.as_of else "edges_upstream" if hop.upstream else "edges_downstream"
         asked: dict[str, Any] = {"tenant_id": tenant_id, "types": list(hop.types)}
         if hop.as_of:
             asked |= {"as_of": hop.as_of, "upstream": hop.upstream}
-        edges: list[StoredEdge] = []
+        edges = Edges()
         for some in _parts(hop.frontier):
             asked |= {"frontier": some, "most": hop.most - len(edges)}
-            edges += map(StoredEdge._make, await self._database.fetch(_QUERIES[name], asked))
+            columns = (await self._database.fetch(_QUERIES[name], asked))[0]
+            if columns[0] is not None:
+                edges.extend(Edges(*(column.split(_BETWEEN) for column in columns)))
             if len(edges) >= hop.most:
                 break
         return edges
@@ -99,15 +138,13 @@ class PostgresLineage:
             found.setdefault(table, {})[name.lower()] = asset_id
         return found
 
-    async def validity(
-        self, tenant_id: str, edges: Sequence[StoredEdge]
-    ) -> dict[tuple[str, str, str], datetime]:
+    async def validity(self, tenant_id: str, edges: Edges) -> dict[tuple[str, str, str], datetime]:
         """Since when each edge is there without interruption."""
         asked = {
             "tenant_id": tenant_id,
-            "from_ids": [edge.from_id for edge in edges],
-            "to_ids": [edge.to_id for edge in edges],
-            "types": [edge.relationship_type for edge in edges],
+            "from_ids": edges.from_ids,
+            "to_ids": edges.to_ids,
+            "types": edges.relationship_types,
         }
         rows = await self._database.fetch(_QUERIES["edge_validity"], asked)
         return {(row[0], row[1], row[2]): row[3] for row in rows if row[3] is not None}
@@ -117,4 +154,4 @@ def _parts(ids: Sequence[str]) -> Iterator[str]:
     """In the order of the index, a bounded number at a time, as one text: an array takes longer to write."""
     ordered = sorted(ids)
     for first in range(0, len(ordered), _AT_ONCE):
-        yield "\x1f".join(ordered[first : first + _AT_ONCE])
+        yield _BETWEEN.join(ordered[first : first + _AT_ONCE])

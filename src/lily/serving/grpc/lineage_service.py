@@ -81,12 +81,12 @@ class LineageService:
             remove_deleted=request.remove_deleted,
         )
         walked = await self.lineage.walk(call, walk)
-        await self.lineage.note_edges(call, walked.edges.values())
+        await self.lineage.note_edges(call, walked.edges)
         edges = [
             _messages.Relationship(
                 from_asset_id=edge.from_id, to_asset_id=edge.to_id, relationship_type=edge.relationship_type
             )
-            for edge in walked.edges.values()
+            for edge in walked.edges
         ]
         message = "there is more than is shown" if walked.truncated else "all of it"
         return _messages.GetLineageResponse(success=True, message=message, lineage=edges)

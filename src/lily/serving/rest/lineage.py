@@ -17,7 +17,7 @@ from lily.access.requests import MalformedRequest, check_id
 from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.domain.lineage import Direction
-from lily.repositories.postgres.lineage import ALL_TYPES, Node, StoredEdge
+from lily.repositories.postgres.lineage import ALL_TYPES, Edges, Node, StoredEdge
 from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
@@ -75,8 +75,7 @@ class LineageReads:
         question = ("lineage", call.tenant_id, repr(walk))
         first = self._tokens.read(page_token, question)[0] if page_token else 0
         size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
-        edges = list(walked.edges.values())
-        page, more = edges[first : first + size], len(edges) > first + size
+        page, more = walked.edges.part(first, size), len(walked.edges) > first + size
         ends = walked.depths if not more and first == 0 else _ends(page)
         nodes = await self._lineage.describe(call, walked, ends)
         call.notebook.note_shown([node.asset_id for node in nodes if node.tags], "lineage")
@@ -87,9 +86,7 @@ class LineageReads:
             "truncated": walked.truncated,
             "next_page_token": self._tokens.issue((first + size,), question) if more else "",
         }
-        shown = (
-            [_dated(edge, since.get(edge.key)) for edge in page] if since else [edge.shown for edge in page]
-        )
+        shown = [_dated(edge, since.get(edge.key)) for edge in page] if since else page.shown
         return _answer(content, relationships=shown)
 
     async def impact(
@@ -156,8 +153,9 @@ class LineageReads:
         )
         after = await self._lineage.walk(call, Walk(asset_id, direction, depth, ALL_TYPES, after_at))
         content = {"asset_id": asset_id, "truncated": before.truncated or after.truncated}
-        added = [edge for key, edge in after.edges.items() if key not in before.edges]
-        removed = [edge for key, edge in before.edges.items() if key not in after.edges]
+        were, are = set(before.edges.each_key()), set(after.edges.each_key())
+        added = [edge for edge in after.edges if edge.key not in were]
+        removed = [edge for edge in before.edges if edge.key not in are]
         await self._lineage.note_edges(call, [*added, *removed])
         shown = {"added": [each.shown for each in added], "removed": [each.shown for each in removed]}
         return _answer(content, **shown)
@@ -180,7 +178,7 @@ class LineageReads:
             return walked
         raise NotFound(f"there is no asset {walk.start!r}")
 
-    async def _validity(self, call: Call, edges: list[StoredEdge], walk: Walk) -> dict[Any, datetime]:
+    async def _validity(self, call: Call, edges: Edges, walk: Walk) -> dict[Any, datetime]:
         """Since when these edges are there; of very many it is not asked."""
         if not edges or len(edges) > DEFAULT_PAGE or walk.as_of is not None:
             return {}
@@ -210,8 +208,8 @@ def _types(text: str) -> tuple[str, ...]:
     return asked or ALL_TYPES
 
 
-def _ends(page: list[StoredEdge]) -> dict[str, None]:
-    return dict.fromkeys(end for edge in page for end in (edge.from_id, edge.to_id))
+def _ends(page: Edges) -> dict[str, None]:
+    return dict.fromkeys(end for ends in zip(page.from_ids, page.to_ids, strict=True) for end in ends)
 
 
 def _node(node: Node, depth: int) -> dict[str, Any]:
