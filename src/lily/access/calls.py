@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Annotated, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
-from fastapi.security.http import HTTPAuthorizationCredentials
+from fastapi.security.base import SecurityBase
 
 from lily.access.admission import admit
 from lily.access.cookies import Cookies
@@ -69,11 +69,23 @@ class Call:
         return decision
 
 
-async def authenticate(
-    request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(BEARER)]
-) -> Principal:
+class Authenticating(SecurityBase, Generic[T]):
+    """What a protected route depends on: it knows the caller first, and the contract tells that it asks for
+    a credential. It is one dependency: FastAPI takes 15 µs for every dependency of a dependency."""
+
+    model, scheme_name = BEARER.model, BEARER.scheme_name
+
+    async def __call__(self, request: Request) -> T:
+        return await self.of(request, await authenticate(request))
+
+    async def of(self, request: Request, principal: Principal) -> T:
+        raise NotImplementedError
+
+
+async def authenticate(request: Request) -> Principal:
     """The caller's principal, from `Authorization: Bearer …` or else from the console's cookie."""
     app = request.app.state
+    credentials = await BEARER(request)
     if credentials is not None:
         credential = await app.authenticator.bearer(credentials.credentials)
     else:
@@ -84,7 +96,14 @@ async def authenticate(
     return principal
 
 
-Authenticated = Annotated[Principal, Depends(authenticate)]
+class _Known(Authenticating[Principal]):
+    """Whoever it is, nothing is counted or decided."""
+
+    async def of(self, request: Request, principal: Principal) -> Principal:  # noqa: ARG002 - for all alike
+        return principal
+
+
+Authenticated = Annotated[Principal, Depends(_Known())]
 
 
 async def _from_cookie(request: Request, authenticator: Authenticator, cookies: Cookies) -> Credential:
@@ -106,18 +125,16 @@ def _call_of(request: Request, principal: Principal) -> Call:
     return Call(principal, preference, request.state.traceparent, app.access, circumstances, notebook)
 
 
-def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]]:
-    """The dependency of a route that does this.
+class _CallFor(Authenticating[Call]):
+    def __init__(self, action: Action, kind: str) -> None:
+        self.action = action
+        self.kind = kind
 
-    About things of another kind than assets this decides. About assets it refuses only callers who may do it
-    to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
-    """
-
-    async def authorised_call(request: Request, principal: Authenticated) -> Call:
-        call = _call_of(request, principal)
+    async def of(self, request: Request, principal: Principal) -> Call:
+        call, action = _call_of(request, principal), self.action
         await admit(request, call.principal, writing=action is not Action.READ)
-        if kind != ASSET:
-            await call.require(action, Resource(call.tenant_id, kind))
+        if self.kind != ASSET:
+            await call.require(action, Resource(call.tenant_id, self.kind))
             return call
         await call.access.refresh(call.tenant_id)
         possible = call.access.may_ever(call.principal, action)
@@ -126,7 +143,14 @@ def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]
             raise forbidden(call.principal, action, possible)
         return call
 
-    return authorised_call
+
+def call_for(action: Action, kind: str = ASSET) -> Callable[..., Awaitable[Call]]:
+    """The dependency of a route that does this.
+
+    About things of another kind than assets this decides. About assets it refuses only callers who may do it
+    to no asset at all; the route then decides about each asset it concerns (`AssetGuard`).
+    """
+    return _CallFor(action, kind)
 
 
 def forbidden(principal: Principal, action: Action, decision: Decision) -> Forbidden:
@@ -147,14 +171,16 @@ def _circumstances(request: Request, origin: Origin) -> Circumstances:
     return Circumstances(datetime.now(UTC), origin.address, purpose)
 
 
-async def admitted_call(request: Request, principal: Authenticated) -> Call:
+class _Admitted(Authenticating[Call]):
     """The dependency of a route that decides by itself what the caller may do; the request is counted."""
-    call = _call_of(request, principal)
-    await admit(request, call.principal, writing=False)
-    return call
+
+    async def of(self, request: Request, principal: Principal) -> Call:
+        call = _call_of(request, principal)
+        await admit(request, call.principal, writing=False)
+        return call
 
 
-Calling = Annotated[Call, Depends(admitted_call)]
+Calling = Annotated[Call, Depends(_Admitted())]
 Reading = Annotated[Call, Depends(call_for(Action.READ))]
 Writing = Annotated[Call, Depends(call_for(Action.WRITE))]
 Deleting = Annotated[Call, Depends(call_for(Action.DELETE))]

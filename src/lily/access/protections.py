@@ -43,9 +43,9 @@ class ProtectionGuard:
 
         A connector's own run tells what is there: it may, but not in the name of another connector.
         """
-        telling = {at: each for at, each in enumerate(batch) if not TELLING.isdisjoint(each[1])}
-        if not telling or await self._may(call):
+        if all(TELLING.isdisjoint(fields) for _, fields in batch) or await self._may(call):
             return {}
+        telling = {at: each for at, each in enumerate(batch) if not TELLING.isdisjoint(each[1])}
         own = call.principal.connector_id
         rules = () if own else await self._rules.load(call.tenant_id)
         known = {} if own else await self._known(call, rules, telling.values())

@@ -99,12 +99,23 @@ def replacing(fields: Fields) -> Fields:
 
 def make_records(batch_id: UUID, drafts: Sequence[Draft], arrival: Arrival) -> dict[Topic, list[Record]]:
     """The drafts with their ids, by topic and in order."""
-    types = {draft.event_type for draft in drafts}
-    templates = {event_type: _template(event_type, arrival) for event_type in types}
     by_lane: dict[Lane, list[Record]] = {lane: [] for lane in Lane}
+    templates = {event_type: _template(event_type, arrival) for event_type in _types(drafts)}
+    # Looked up when they change only: the hash of an enumeration's member is computed in Python.
+    of_type, of_lane = drafts[0].event_type, drafts[0].lane
+    record, add = templates[of_type].record, by_lane[of_lane].append
     for event_id, (asset_id, lane, event_type, data) in zip(member_texts(batch_id), drafts, strict=True):
-        by_lane[lane].append(templates[event_type].record(event_id, asset_id, data))
+        if event_type is not of_type:
+            of_type, record = event_type, templates[event_type].record
+        if lane is not of_lane:
+            of_lane, add = lane, by_lane[lane].append
+        add(record(event_id, asset_id, data))
     return {LANE_TOPICS[lane]: records for lane, records in by_lane.items() if records}
+
+
+def _types(drafts: Sequence[Draft]) -> set[EventType]:
+    first = drafts[0].event_type
+    return {first}.union(draft.event_type for draft in drafts if draft.event_type is not first)
 
 
 def _template(event_type: EventType, arrival: Arrival) -> RecordTemplate:
@@ -134,7 +145,9 @@ def _derived_id(fields: Fields) -> str:
 
 def _take_event_time(fields: Fields, arrival: Arrival) -> datetime:
     given, updated_at = fields.pop("event_time", None), fields.pop("updated_at", None)
-    moment: datetime = given or updated_at or arrival.time
+    if given is None and updated_at is None:
+        return arrival.time
+    moment: datetime = given or updated_at
     if moment > arrival.time + MAX_AHEAD:
         name = "event_time" if given else "updated_at"
         detail = f"{moment.isoformat()} is more than 24 hours ahead of now; check the clock that wrote it"

@@ -146,6 +146,8 @@ def _is_plain(value: Any, levels: int = MAX_METADATA_DEPTH) -> bool:
     children = value.values() if type(value) is dict else value if type(value) is list else ()
     for child in children:
         kind = type(child)
+        if kind is str:
+            continue
         if kind is dict or kind is list:
             if levels <= 1 or not _is_plain(child, levels - 1):
                 return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -17,7 +16,7 @@ from lily.ingest.assertions import Arrival, Draft, make_records
 from lily.log.envelope import Envelope, EventType
 from lily.log.producer import LogProducer
 from lily.log.records import record_of
-from lily.log.topics import Topic
+from lily.log.topics import LANE_TOPICS, Topic
 from lily.repositories.postgres.idempotency import KeyedRequest
 from lily.repositories.postgres.visibility import Refusal, Settlement, Visibility
 from lily.telemetry import EVENTS_ACCEPTED
@@ -138,8 +137,9 @@ class Recorder:
         with routes.writing(tenant):
             records = make_records(event_id, drafts, submission.arrival)
             await self._log.append(records, cell.topic_prefix)
-        for lane, events in Counter(draft.lane for draft in drafts).items():
-            EVENTS_ACCEPTED.labels(lane.value).inc(events)
+        for lane, topic in LANE_TOPICS.items():
+            if topic in records:
+                EVENTS_ACCEPTED.labels(lane.value).inc(len(records[topic]))
         return Receipt(event_id, False, await self._wait(submission, event_id, cell.visibility))
 
     async def _wait(

@@ -124,26 +124,26 @@ def _enqueue(producer: Producer, topic: str, records: Sequence[Record], delivery
 
 
 class _Delivery:
-    """Counts the acknowledgements of one request and wakes its coroutine once, after the last."""
+    """Counts the acknowledgements of one request and wakes its coroutine once, after the last.
+
+    Any thread may tell one: taking the next number is a single step, which no other thread comes between.
+    """
 
     def __init__(self, expected: int) -> None:
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[KafkaError | None] = self._loop.create_future()
-        self._missing = expected
+        self._missing = iter(range(expected - 1, -1, -1))
         self._error: KafkaError | None = None
-        self._lock = threading.Lock()
 
     def acknowledge(self, error: KafkaError | None, _message: object) -> None:
-        self.give_up(error, missing=1)
+        if error is not None and self._error is None:
+            self._error = error
+        if next(self._missing) == 0:
+            self._loop.call_soon_threadsafe(self._resolve)
 
-    def give_up(self, error: KafkaError | None, missing: int) -> None:
-        with self._lock:
-            self._missing -= missing
-            if error is not None and self._error is None:
-                self._error = error
-            if self._missing:
-                return
-        self._loop.call_soon_threadsafe(self._resolve)
+    def give_up(self, error: KafkaError, missing: int) -> None:
+        for _ in range(missing):
+            self.acknowledge(error, None)
 
     def _resolve(self) -> None:
         if not self.done.done():

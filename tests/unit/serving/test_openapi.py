@@ -14,7 +14,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute, APIWebSocketRoute
 from starlette.routing import Match
 
-from lily.access.calls import authenticate
+from lily.access.calls import Authenticating
 from lily.apps.gateway import build_app
 from lily.repositories.keyrings import new_key
 from lily.serving.live.listeners import authenticated_listener
@@ -72,10 +72,14 @@ def callables(dependant: Dependant) -> Iterator[Any]:
         yield from callables(inner)
 
 
+def authenticates(each: object) -> bool:
+    return isinstance(each, Authenticating) and type(each).__call__ is Authenticating.__call__
+
+
 def test_every_route_is_authenticated_or_listed_as_public(app: FastAPI) -> None:
     for route in app.routes:
         path = getattr(route, "path", "")
-        protected = (isinstance(route, APIRoute) and authenticate in callables(route.dependant)) or (
+        protected = (isinstance(route, APIRoute) and any(map(authenticates, callables(route.dependant)))) or (
             isinstance(route, APIWebSocketRoute) and authenticated_listener in callables(route.dependant)
         )
         assert protected != (path in PUBLIC_PATHS), f"{path} must be either authenticated or public"
@@ -84,8 +88,8 @@ def test_every_route_is_authenticated_or_listed_as_public(app: FastAPI) -> None:
 def test_what_is_refused_over_quota_before_it_is_looked_at_is_what_routes_count(app: FastAPI) -> None:
     for route in app.routes:
         if isinstance(route, APIRoute):
-            counting = {"authorised_call", "admitted_call"}
-            counts = any(getattr(call, "__name__", "") in counting for call in callables(route.dependant))
+            counting = {"_CallFor", "_Admitted"}
+            counts = any(type(call).__name__ in counting for call in callables(route.dependant))
             gated = route.path.startswith(COUNTED) and not route.path.startswith(NOT_COUNTED)
             assert counts or not gated, route.path
 

@@ -8,11 +8,10 @@ from typing import Any
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from scim2_models import Error, SCIMException
 
-from lily.access.routers import Responses
+from lily.access.routers import PrefixedRoute, Responses
 from lily.domain.errors import LilyError
 from lily.serving.rest.problems import MEDIA_TYPE as PROBLEM_TYPE
 from lily.serving.rest.problems import STATUS, answer
@@ -73,7 +72,7 @@ class ScimResponse(JSONResponse):
     media_type = MEDIA_TYPE
 
 
-class ScimRoute(APIRoute):
+class ScimRoute(PrefixedRoute):
     """A route whose errors are SCIM's."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
