@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ EVENTS_PER_SECOND = 100
 TIMES = 10
 _BATCH = 50
 _READS_PER_SECOND = 40
-_WRITE_EVERY = 10
+_WRITERS = 4
 _WARM_SECONDS = 60.0
 _ASSETS = "/lily/v1/metadata"
 
@@ -93,25 +94,36 @@ def _summary(phases: list[Waits], kind: str) -> Figures:
 
 
 def _ask(platform: Platform, tenant: str, seconds: float) -> Waits:
-    """Reads, due at a steady pace, which rests while every tenth request, a write, is waited for."""
-    call, taken = _caller(platform, tenant), Waits(read=[], write=[])
-    due = time.perf_counter()
-    end, number = due + seconds, 0
-    while time.perf_counter() < end:
+    """Reads, due at a steady pace, and beside them writers that each wait for their write."""
+    with ThreadPoolExecutor(_WRITERS + 1) as threads:
+        reading = threads.submit(_read, platform, tenant, seconds)
+        writing = [threads.submit(_write, platform, tenant, seconds, each) for each in range(_WRITERS)]
+        return Waits(read=reading.result(), write=[wait for each in writing for wait in each.result()])
+
+
+def _read(platform: Platform, tenant: str, seconds: float) -> list[float]:
+    """Seconds from when each read was due."""
+    call, taken = _caller(platform, tenant), list[float]()
+    began = time.perf_counter()
+    while (due := began + len(taken) / _READS_PER_SECOND) < began + seconds:
         time.sleep(max(0.0, due - time.perf_counter()))
-        number += 1
-        if number % _WRITE_EVERY == 0:
-            sent = time.perf_counter()
-            status = call("POST", _ASSETS, json.dumps(_asset(number)))
-            taken["write"].append(time.perf_counter() - sent)
-            due += taken["write"][-1]
-        else:
-            status = call("GET", f"{_ASSETS}/quiet", "")
-            taken["read"].append(time.perf_counter() - due)
-            due += 1 / _READS_PER_SECOND
-        if status not in (200, 201):
-            raise RuntimeError(f"the quiet tenant was answered with {status}")
+        _expect(call("GET", f"{_ASSETS}/quiet", ""))
+        taken.append(time.perf_counter() - due)
     return taken
+
+
+def _write(platform: Platform, tenant: str, seconds: float, writer: int) -> list[float]:
+    call, taken = _caller(platform, tenant), list[float]()
+    end = time.perf_counter() + seconds
+    while (sent := time.perf_counter()) < end:
+        _expect(call("POST", _ASSETS, json.dumps(_asset(writer))))
+        taken.append(time.perf_counter() - sent)
+    return taken
+
+
+def _expect(status: int) -> None:
+    if status not in (200, 201):
+        raise RuntimeError(f"the quiet tenant was answered with {status}")
 
 
 def _make_noise(platform: Platform, tenant: str, seconds: float, times: int) -> Counter[int]:
