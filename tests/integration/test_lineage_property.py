@@ -11,7 +11,7 @@ import pytest
 from kit.events import at, next_id
 from kit.lineage_model import Said
 from kit.lineage_runs import Graph, difference, history, random_edges
-from lily.repositories.postgres.lineage import ALL_TYPES
+from lily.repositories.postgres.lineage import ALL_TYPES, Edges
 from lily.repositories.postgres.queries import load
 
 #: Sequences of operations; `LILY_LINEAGE_SEQUENCES=100000` for a long run.
@@ -144,10 +144,12 @@ def test_lineage_as_of_now_is_the_lineage_whatever_its_sources_disagree_about(gr
     for tenant in said:
         asked = {"tenant_id": tenant, "as_of": at(60), "types": list(ALL_TYPES), "most": 10_000}
         asked |= {"upstream": False, "frontier": "a\x1fb\x1fc"}
-        then = graph.connection.execute(queries["edges_as_of"], asked).fetchall()
-        now = graph.connection.execute(queries["edges_downstream"], asked).fetchall()
+        then, now = (
+            list(Edges.read(graph.connection.execute(queries[name], asked).fetchall()[0]))
+            for name in ("edges_as_of", "edges_downstream")
+        )
         assert sorted(then) == sorted(now)
-        found += sum(len(json.loads(row[3])["sources"]) > 1 for row in then)
+        found += sum(len(json.loads(edge.shown)["sources"]) > 1 for edge in then)
     assert found > 20, "hardly any edge has two sources: this shows nothing"
 
 

@@ -41,6 +41,11 @@ class Edges:
     relationship_types: list[str] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
 
+    @classmethod
+    def read(cls, columns: Sequence[str | None]) -> Edges:
+        """What a question about edges is answered with: one long text per column, or nothing."""
+        return cls(*(column.split(_BETWEEN) if column else [] for column in columns))
+
     def __len__(self) -> int:
         return len(self.shown)
 
@@ -103,9 +108,7 @@ class PostgresLineage:
         edges = Edges()
         for some in _parts(hop.frontier):
             asked |= {"frontier": some, "most": hop.most - len(edges)}
-            columns = (await self._database.fetch(_QUERIES[name], asked))[0]
-            if columns[0] is not None:
-                edges.extend(Edges(*(column.split(_BETWEEN) for column in columns)))
+            edges.extend(Edges.read((await self._database.fetch(_QUERIES[name], asked))[0]))
             if len(edges) >= hop.most:
                 break
         return edges
