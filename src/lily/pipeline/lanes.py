@@ -13,6 +13,7 @@ import structlog
 
 from lily.domain.assets import Lane
 from lily.domain.errors import MisconfiguredError
+from lily.pipeline.summaries import summarise
 from lily.pipeline.traces import trace_applied
 from lily.repositories.postgres.applier import Applier, Batch, ConnectionLost, Phases
 from lily.telemetry import BATCH_SECONDS, EVENTS_APPLIED, EVENTS_DEAD, VISIBLE_SECONDS
@@ -42,6 +43,26 @@ def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:
         dead=pc.sum(summary["dead"]).as_py() or 0,
         newest_event=pc.max(summary["newest_event"]).as_py(),
     )
+
+
+def apply_in_driver(query: LaneQuery, batch_id: int, collect: Callable[[], pa.Table]) -> None:
+    """Collect a batch as one staged Arrow table and apply it."""
+    started = time.perf_counter()
+    staged = collect()
+    collected = time.perf_counter() - started
+    summary = summarise(staged)
+    batch = describe(query, batch_id, summary)
+    apply_and_tell(query, batch, summary, collected, lambda: query.applier.apply_table(batch, staged))
+
+
+def apply_and_tell(
+    query: LaneQuery, batch: Batch, summary: pa.Table, collected: float, apply: Callable[[], Phases]
+) -> None:
+    """Apply what took so long to collect; a batch that Spark repeats after a crash changes nothing."""
+    phases = apply_once(query, batch, apply) if batch.events else None
+    if phases is not None:
+        phases.collect = collected
+        tell(query, batch, phases, summary)
 
 
 def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[], Phases]) -> Phases | None:

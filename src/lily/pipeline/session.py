@@ -51,6 +51,7 @@ _IDLE_RULES = [
 #   would optimise them all, for minutes and with up to half a core; with thresholds twenty times as high it
 #   optimises what decodes. Measured on two cores: an event a second costs the JVM 0.47 s instead of 0.73 s,
 #   and is visible after 0.30 s instead of 0.33 s; at 1,500 events/s p99 is 2.6 s instead of 3.7 s.
+# - Spark describes the plan of every micro-batch to listeners, twice: formatted, 8 % of the JVM's time.
 # - With any other limit of bytes Spark measures the whole Arrow batch after every row it adds: 200,000 rows
 #   to the executors' Python took 55 s. The limit of records bounds the memory.
 _CONFIG = {
@@ -69,6 +70,7 @@ _CONFIG = {
             "-Xms256m",
         ]
     ),
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.lanes import LaneQuery, apply_once, describe, pauses, tell
+from lily.pipeline.lanes import LaneQuery, apply_and_tell, describe, pauses
 from lily.pipeline.session import LEAF_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.staging import stage_batch
@@ -56,12 +56,7 @@ def _copy_and_apply(query: LaneQuery, url: str, batch: DataFrame, batch_id: int)
     summary = copy_batch(batch, url)
     collected = time.perf_counter() - started
     described = describe(query, batch_id, summary)
-    if not described.events:
-        return
-    phases = apply_once(query, described, lambda: query.applier.apply_staged(described))
-    if phases is not None:
-        phases.collect = collected
-        tell(query, described, phases, summary)
+    apply_and_tell(query, described, summary, collected, lambda: query.applier.apply_staged(described))
 
 
 def copy_batch(batch: DataFrame, url: str, *, keep: bool = True) -> pa.Table:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.lanes import LaneQuery, apply_once, describe, tell
+from lily.pipeline.lanes import LaneQuery, apply_in_driver
 from lily.pipeline.session import STRUCTURAL_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.statement_staging import stage_statements
-from lily.pipeline.summaries import summarise
 from lily.settings import Settings
 
 NAME = "lineage"
@@ -28,21 +25,10 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
         .select(*_COLUMNS)
         .writeStream.queryName(query_name(settings, NAME))
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
-        .foreachBatch(lambda batch, batch_id: apply_batch(query, batch, batch_id))
+        .foreachBatch(
+            lambda batch, batch_id: apply_in_driver(
+                query, batch_id, lambda: stage_statements(batch.toArrow())
+            )
+        )
         .start()
     )
-
-
-def apply_batch(query: LaneQuery, batch: DataFrame, batch_id: int) -> None:
-    """Collect the batch as Arrow and apply it; a batch that Spark repeats after a crash changes nothing."""
-    started = time.perf_counter()
-    staged = stage_statements(batch.toArrow())
-    collected = time.perf_counter() - started
-    summary = summarise(staged)
-    described = describe(query, batch_id, summary)
-    if not described.events:
-        return
-    phases = apply_once(query, described, lambda: query.applier.apply_table(described, staged))
-    if phases is not None:
-        phases.collect = collected
-        tell(query, described, phases, summary)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
-from lily.pipeline.lanes import LaneQuery, apply_once, describe, tell
+from lily.pipeline.lanes import LaneQuery, apply_in_driver
 from lily.pipeline.session import STRUCTURAL_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.staging import stage
-from lily.pipeline.summaries import summarise
 from lily.pipeline.transforms.records import parse_records
 from lily.settings import Settings
 
@@ -34,15 +31,4 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
 
 
 def apply_batch(query: LaneQuery, batch: DataFrame, batch_id: int) -> None:
-    """Collect the batch as Arrow and apply it; a batch that Spark repeats after a crash changes nothing."""
-    started = time.perf_counter()
-    staged = stage(batch.toArrow())
-    collected = time.perf_counter() - started
-    summary = summarise(staged)
-    described = describe(query, batch_id, summary)
-    if not described.events:
-        return
-    phases = apply_once(query, described, lambda: query.applier.apply_table(described, staged))
-    if phases is not None:
-        phases.collect = collected
-        tell(query, described, phases, summary)
+    apply_in_driver(query, batch_id, lambda: stage(batch.toArrow()))
