@@ -7,7 +7,8 @@ delivery that is there already is left as it is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from uuid import UUID
@@ -23,12 +24,17 @@ from lily.domain.errors import Unavailable
 from lily.domain.notifications import newest_of_groups
 from lily.domain.subscriptions import Match
 from lily.domain.tenants import is_tenant_name
-from lily.log.changes import ChangeFeed, ChangeRecord
+from lily.log.changes import ChangeFeed, ChangeRecord, Skimmed
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.targets.opened import OpenTargets
 
 _POLL_SECONDS = 1.0
+#: How many changes are matched at once, and how many are looked through for those somebody listens to.
 _MOST = 500
+_MOST_SKIMMED = 5000
+#: After changes nobody listens to the next are let gather, and that they are done with is told this seldom.
+_PAUSE_SECONDS = 0.05
+_COMMIT_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
 _INTERRUPTED = (psycopg.OperationalError, psycopg.InterfaceError, Unavailable, OSError, TimeoutError)
 
@@ -53,33 +59,45 @@ class Telling:
         self._matcher = matcher
         self._queues = queues
         self._targets = targets
+        self._done: dict[tuple[str, int], int] = {}
+        self._commit_at = 0.0
 
     async def run(self) -> None:
         while True:
             try:
-                records = await asyncio.to_thread(self._feed.poll, _POLL_SECONDS, _MOST)
-                if records:
-                    await self._enqueue_surely(records)
-                    await asyncio.to_thread(self._feed.commit, records)
+                skimmed = await asyncio.to_thread(self._feed.skim, _POLL_SECONDS, _MOST_SKIMMED)
+                listened = await self._enqueue_surely(skimmed)
+                self._done |= skimmed.ends
+                if listened or not skimmed or time.monotonic() > self._commit_at:
+                    await self._commit()
+                if skimmed and not listened:
+                    await asyncio.sleep(_PAUSE_SECONDS)
             except KafkaException as error:
                 _log.warning("changes_not_read", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _enqueue_surely(self, records: Sequence[ChangeRecord]) -> None:
-        """Return when all of them are done with, however long the database is away."""
+    async def _commit(self) -> None:
+        if self._done:
+            done, self._done = self._done, {}
+            await asyncio.to_thread(self._feed.commit, done)
+            self._commit_at = time.monotonic() + _COMMIT_SECONDS
+
+    async def _enqueue_surely(self, skimmed: Skimmed) -> bool:
+        """Return when all of them are done with, however long the database is away; whether somebody listens
+        to any."""
         while True:
             try:
-                await self.enqueue(changes_of(await self._listened_to(records)))
-                return
+                records = skimmed.records(await self._listening(skimmed.tenants))
+                for start in range(0, len(records), _MOST):
+                    await self.enqueue(changes_of(records[start : start + _MOST]))
+                return bool(records)
             except _INTERRUPTED as error:
                 _log.warning("changes_not_matched", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _listened_to(self, records: Sequence[ChangeRecord]) -> list[ChangeRecord]:
-        """Those of tenants with subscriptions: the others are not even read."""
-        tenants = {record.tenant_id for record in records if is_tenant_name(record.tenant_id)}
-        listening = {tenant for tenant in tenants if await self._is_listened_to(tenant)}
-        return [record for record in records if record.tenant_id in listening]
+    async def _listening(self, tenants: Iterable[str]) -> set[str]:
+        """Those with subscriptions: what is told of the others is not even read."""
+        return {tenant for tenant in tenants if is_tenant_name(tenant) and await self._is_listened_to(tenant)}
 
     async def _is_listened_to(self, tenant_id: str) -> bool:
         """Where that cannot be found out, yes: `enqueue` keeps the trouble of one tenant to itself."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 from uuid import uuid4
 
 from lily.domain.changes import Change
 from lily.domain.subscriptions import Match
-from lily.log.changes import ChangeFeed, ChangeRecord
+from lily.log.changes import ChangeFeed, ChangeRecord, Ends
 from lily.repositories.postgres.deliveries import DeliveryQueues
 from lily.targets.opened import OpenTargets
 from lily.targets.telling import Telling
@@ -23,6 +23,21 @@ def changed(tenant_id: str) -> ChangeRecord:
     return ChangeRecord("metadata-changes", 0, 0, "io.lily.asset.changed.v1", tenant_id, value)
 
 
+class Told(list[ChangeRecord]):
+    """These records, as they are skimmed."""
+
+    @property
+    def tenants(self) -> set[str]:
+        return {record.tenant_id for record in self}
+
+    @property
+    def ends(self) -> Ends:
+        return {(record.topic, record.partition): record.offset + 1 for record in self}
+
+    def records(self, tenants: Collection[str]) -> list[ChangeRecord]:
+        return [record for record in self if record.tenant_id in tenants]
+
+
 class Log:
     """Tells these records once, and whether they were committed."""
 
@@ -30,13 +45,13 @@ class Log:
         self._records = records
         self.committed = threading.Event()
 
-    def poll(self, _seconds: float, _most: int) -> list[ChangeRecord]:
+    def skim(self, _seconds: float, _most: int) -> Told:
         records, self._records = self._records, []
         if not records:
             self.committed.wait(0.05)
-        return records
+        return Told(records)
 
-    def commit(self, _records: Sequence[ChangeRecord]) -> None:
+    def commit(self, _ends: Ends) -> None:
         self.committed.set()
 
 

@@ -29,6 +29,7 @@ from lily.targets.enforcement.workers import Worker, WorkerParts
 _LOCK = 0x4C494C5945
 _LOOK_SECONDS = 2.0
 _POLL_SECONDS = 5.0
+_MOST_SKIMMED = 5000
 #: After so long it is tried again to look after a connector for which it failed.
 _AGAIN_SECONDS = 30.0
 
@@ -56,6 +57,7 @@ class Enforcer:
         self._url = url
         self._workers: dict[tuple[str, str], tuple[Worker, asyncio.Task[None]]] = {}
         self._stale = asyncio.Event()
+        self._has_workers = asyncio.Event()
         parts.announcements.subscribe(self._hear)
 
     async def run(self) -> None:
@@ -100,9 +102,11 @@ class Enforcer:
             await self._end(list(self._workers))
 
     async def _follow(self) -> None:
-        """Tell the workers what changes. While the log is away they still follow rules, and repair."""
+        """Tell the workers what changes. While the log is away they still follow rules, and repair. Without
+        any, it is not read."""
         try:
             while True:
+                await self._has_workers.wait()
                 try:
                     feed = await asyncio.to_thread(self._parts.open_feed)
                 except (LilyError, KafkaException) as error:
@@ -118,11 +122,10 @@ class Enforcer:
             self._stale.set()
 
     async def _read(self, feed: ChangeFeed) -> None:
-        while True:
-            records = await asyncio.to_thread(feed.poll, _POLL_SECONDS)
+        while self._workers:
+            skimmed = await asyncio.to_thread(feed.skim, _POLL_SECONDS, _MOST_SKIMMED)
             protected = {tenant_id for tenant_id, _ in self._workers}
-            told = [record for record in records if record.tenant_id in protected]
-            for tenant_id, assets in _changed(told).items():
+            for tenant_id, assets in _changed(skimmed.records(protected)).items():
                 for worker in self._of(tenant_id):
                     worker.tell_assets(assets)
 
@@ -159,6 +162,8 @@ class Enforcer:
             except Exception as error:  # such as a secret nobody can read: one tenant's trouble is no other's
                 await self._tell_trouble(key, error)
         await self._end([key for key in self._workers if key not in found])
+        if self._workers:
+            self._has_workers.set()
 
     async def _look_after(self, key: tuple[str, str], connector: Connector) -> None:
         if connector.is_disabled and is_wanted(connector):
@@ -195,6 +200,8 @@ class Enforcer:
 
     async def _end(self, keys: list[tuple[str, str]]) -> None:
         ended = [self._workers.pop(key)[1] for key in keys if key in self._workers]
+        if not self._workers:
+            self._has_workers.clear()
         for task in ended:
             task.cancel()
         await asyncio.gather(*ended, return_exceptions=True)
