@@ -75,6 +75,9 @@ def test_a_book_answers_like_one_made_anew_after_every_step(
             in_force = what
             protected = [c for c in there.values() if any(applies(rule, c) for rule in what)]
             book.set_rules(in_force, protected)
+        assert book.answer("a question") is None, "what was answered before a step is not answered after it"
+        book.remember("a question", b"its answer")
+        assert book.answer("a question") == b"its answer"
         for table in ASKED:
             known = {c.name.lower() for c in there.values() if table.key in table_keys(c)}
             assert book.knows(table) == bool(known)

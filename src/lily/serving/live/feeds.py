@@ -69,6 +69,8 @@ class SharedFeed:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._read_forever, name="change-feed", daemon=True)
             self._thread.start()
+        if self._assigned.is_set():
+            return
         try:
             await asyncio.wait_for(self._assigned.wait(), _START_SECONDS)
         except TimeoutError:

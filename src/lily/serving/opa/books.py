@@ -15,6 +15,9 @@ _MOST_TYPES = 16
 #: Answers remembered for one class of askers, and how many classes: every query asks the same again.
 _MOST_ANSWERS = 20_000
 _MOST_ASKERS = 200
+#: Of whole answers so many bytes, each with about this much for its question.
+_MOST_ANSWER_BYTES = 16 * 1024 * 1024
+_QUESTION_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +48,22 @@ class Book:
         self._protected: dict[str, Column] = {}
         self._judged: dict[str, dict[str, tuple[Protection, ...]]] = {}
         self._remembered: dict[Hashable, dict[Hashable, str | None]] = {}
+        self._answers: dict[Hashable, bytes] = {}
+        self._answer_bytes = 0
 
     def set_rules(self, rules: tuple[Rule, ...], protected: Iterable[Column]) -> None:
         """These rules from now on, with every column that one of them is about."""
         self._rules = rules
         self._protected = {column.asset_id: column for column in protected}
         self._judged.clear()
-        self._remembered.clear()
+        self._forget_answers()
 
     def name(self, column: Column) -> None:
         """This column exists under these names, and under no others any more."""
         keys, name = table_keys(column), sys.intern(column.name.lower())
         if self._names.get(column.asset_id) == (keys, name):
             return
-        self._remembered.clear()
+        self._forget_answers()
         self._forget_names(column.asset_id)
         self._names[column.asset_id] = (keys, name)
         for key in keys:
@@ -71,14 +76,14 @@ class Book:
         if any(applies(rule, column) for rule in self._rules):
             self._protected[column.asset_id] = column
         self._judged.pop(column.asset_id, None)
-        self._remembered.clear()
+        self._forget_answers()
 
     def remove(self, asset_id: str) -> None:
         """What is no column any more."""
         self._forget_names(asset_id)
         self._protected.pop(asset_id, None)
         self._judged.pop(asset_id, None)
-        self._remembered.clear()
+        self._forget_answers()
 
     def knows(self, table: TableName, column: str | None = None) -> bool:
         """Whether the table, and the column of it, are known to Lily."""
@@ -114,6 +119,21 @@ class Book:
                 self._remembered.clear()
             found = self._remembered[asker] = {}
         return found
+
+    def answer(self, question: Hashable) -> bytes | None:
+        """What was answered to this question, asker included, if the book has not changed since."""
+        return self._answers.get(question)
+
+    def remember(self, question: Hashable, answer: bytes) -> None:
+        """The same will be answered for as long as the book stays as it is."""
+        self._answer_bytes += len(answer) + _QUESTION_BYTES
+        if self._answer_bytes > _MOST_ANSWER_BYTES:
+            self._answers, self._answer_bytes = {}, len(answer) + _QUESTION_BYTES
+        self._answers[question] = answer
+
+    def _forget_answers(self) -> None:
+        self._remembered.clear()
+        self._answers, self._answer_bytes = {}, 0
 
     def _judge(self, asset_id: str, data_type: str) -> tuple[Protection, ...]:
         by_type = self._judged.setdefault(asset_id, {})
