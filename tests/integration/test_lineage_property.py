@@ -11,6 +11,8 @@ import pytest
 from kit.events import at, next_id
 from kit.lineage_model import Said
 from kit.lineage_runs import Graph, difference, history, random_edges
+from kit.model import Event
+from lily.domain.assets import Field
 from lily.repositories.postgres.lineage import ALL_TYPES, Edges
 from lily.repositories.postgres.queries import load
 
@@ -136,6 +138,14 @@ def test_the_whole_log_replayed_from_zero_gives_the_same_tags_and_edges(graph: G
     again.close()
 
 
+def test_an_asset_that_two_definitions_of_one_batch_are_about_is_followed_once(graph: Graph) -> None:
+    said = {Field.ASSET_NAME: "a", Field.ASSET_TYPE: "table"}
+    said |= {Field.ASSET_OWNER: "ada", Field.BUSINESS_TERMS: ["tax"]}
+    graph.apply({"acme": [Event(next_id(), at(1), "a", said)]})
+    graph.apply({"acme": [_definition("@owner:*"), _definition("@term:*")]})
+    assert graph.effective("acme") == {"acme": {"a": frozenset({"@owner:ada", "@term:tax"})}}
+
+
 def test_lineage_as_of_now_is_the_lineage_whatever_its_sources_disagree_about(graph: Graph) -> None:
     said = {f"tenant-{seed}": random_edges(seed, "abc", 40) for seed in range(20)}
     graph.apply(said)
@@ -164,3 +174,7 @@ def _edge(start: str, end: str) -> Said:
 
 def _tag(asset: str, holds: bool = True) -> Said:
     return Said(next_id(), at(0), "tag", holds, "user", asset, tags=("PII",))
+
+
+def _definition(tag: str) -> Said:
+    return Said(next_id(), at(2), "definition", True, "user", tags=(tag,), body={"lineage": True})

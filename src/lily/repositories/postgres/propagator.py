@@ -148,10 +148,12 @@ class Propagator:
         self, cursor: psycopg.Cursor[Any], spans: Iterable[Span], apart: list[str], most: int | None
     ) -> Done:
         """`most` bounds what may follow; without it, what is to be told is left to be put in order."""
-        who = ""
+        who, collected = "", 0
         for span in spans:
-            _collect(cursor, span, apart)
+            collected += _collect(cursor, span, apart)
             who = span.tenant_id or who
+        if collected > 1:
+            cursor.execute(_SQL["unite_changed_assets"])
         later = most is None
         told = _value(cursor, "SELECT record_tag_changes(true, %s)", later)
         if not _value(cursor, _SQL["is_anything_left"]):
@@ -193,14 +195,15 @@ def _apart(cursor: psycopg.Cursor[Any]) -> list[_Apart]:
     return [_Apart(*row) for row in cursor.execute(_SQL["list_arrears"])]
 
 
-def _collect(cursor: psycopg.Cursor[Any], span: Span, apart: list[str]) -> None:
+def _collect(cursor: psycopg.Cursor[Any], span: Span, apart: list[str]) -> int:
+    """How many times assets were collected: more than once, and one may be there twice."""
     where = {"lane": span.lane, "after": span.after, "upto": span.upto}
     where |= {"tenant_id": span.tenant_id, "apart": apart}
     if span.lane != Lane.LINEAGE.value:
-        cursor.execute(_SQL["collect_asset_changes"], where)
-        return
-    for name in ("collect_edge_changes", "collect_tagged_assets", "collect_rule_changes"):
-        cursor.execute(_SQL[name], where)
+        return int(cursor.execute(_SQL["collect_asset_changes"], where).rowcount > 0)
+    cursor.execute(_SQL["collect_edge_changes"], where)
+    names = ("collect_tagged_assets", "collect_rule_changes")
+    return sum(cursor.execute(_SQL[name], where).rowcount > 0 for name in names)
 
 
 def _attach(cursor: psycopg.Cursor[Any], span: Span) -> int:

@@ -64,7 +64,7 @@ $$;
 -- The tags whose spreading begins at an asset. Called by propagation and by `lily lineage rebuild`.
 CREATE OR REPLACE FUNCTION roots_on(tenant text, asset text) RETURNS SETOF text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT DISTINCT r.tag FROM unnest(
+    SELECT DISTINCT r.tag FROM (SELECT unnest(
            -- About most assets nobody but their own events ever said anything: what these list, which always has a
            -- clock, is asserted (assertions_on). Asked like this an asset takes 10 µs instead of 55.
            CASE WHEN EXISTS (SELECT FROM tag_assertions AS s WHERE s.tenant_id = tenant AND s.asset_id = asset OFFSET 0)
@@ -73,7 +73,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
                        WHERE a.tenant_id = tenant AND a.asset_id = asset OFFSET 0) END
            || CASE WHEN tenant = ANY(ARRAY(SELECT d.tenant_id FROM tag_definitions AS d
                         WHERE d.tag = ANY('{@owner:*,@term:*,@retention:*}') AND d.holds))
-                   THEN ARRAY(SELECT spreading_fields(tenant, asset)) END) AS r (tag)
+                   THEN ARRAY(SELECT spreading_fields(tenant, asset)) END) AS tag) AS r
      WHERE octet_length(asset) + octet_length(r.tag) < 2500 -- what does not fit into an index stays where it is
 $$;
 

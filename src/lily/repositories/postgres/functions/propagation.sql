@@ -80,8 +80,7 @@ BEGIN
       FROM judged AS j
       JOIN edges AS e ON e.tenant_id = j.tenant_id AND e.from_id = j.from_id AND e.to_id = j.to_id
            AND e.relationship_type = ANY('{derived-from,used-in,depends-on,uses}')
-     WHERE j.is_refined <> j.was_refined
-    ON CONFLICT DO NOTHING;
+     WHERE j.is_refined <> j.was_refined;
 END $$;
 
 -- The asset where a fact's support begins: following `via_…` to an asserted fact.
@@ -138,6 +137,16 @@ BEGIN
          WHERE o.round = 0;
 END $$;
 
+-- Why a tag came or went, as it is told: what is not known is left out. To make it of two arrays takes half the time.
+CREATE OR REPLACE FUNCTION reason_of(cause uuid, via_from text, via_type text, origin text) RETURNS jsonb
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE
+        WHEN origin IS NULL THEN jsonb_strip_nulls(jsonb_object(
+            '{cause,from,relationship_type}', ARRAY[cause::text, via_from, via_type]))
+        WHEN via_from IS NULL THEN jsonb_object('{cause,origin}', ARRAY[cause::text, origin])
+        ELSE jsonb_object('{cause,from,relationship_type,origin}', ARRAY[cause::text, via_from, via_type, origin]) END
+$$;
+
 -- Assets that have neither facts nor edges, as most new ones: nothing of theirs can be lost, nothing comes or goes on,
 -- so what is asserted on them is all that follows from their changes. They are done with here, and what is different
 -- about them now is returned.
@@ -160,12 +169,12 @@ BEGIN
           FROM lone AS l
     ), added AS (
         INSERT INTO effective_tags
-        SELECT r.tenant_id, r.asset_id, t.tag, false, true, NULL, NULL, NULL, transaction_timestamp(), r.cause
-          FROM rooted AS r CROSS JOIN LATERAL unnest(r.tags) AS t (tag)
+        SELECT r.tenant_id, r.asset_id, unnest(r.tags), false, true, NULL, NULL, NULL, transaction_timestamp(), r.cause
+          FROM rooted AS r
     )
     SELECT r.tenant_id, r.asset_id, gen_random_uuid(), r.cause, r.tags, '{}'::text[],
-           (SELECT jsonb_object_agg(t.tag, jsonb_build_object('cause', r.cause, 'origin', r.asset_id))
-              FROM unnest(r.tags) AS t (tag))
+           (SELECT jsonb_object_agg(t.tag, reason_of(r.cause, NULL, NULL, r.asset_id))
+              FROM (SELECT unnest(r.tags) AS tag) AS t)
       FROM rooted AS r WHERE r.tags <> '{}';
 END $$;
 
@@ -175,7 +184,10 @@ BEGIN
     INSERT INTO wanted_roots
     SELECT c.tenant_id, c.asset_id, a.tag, c.cause FROM changed_assets AS c
      CROSS JOIN LATERAL roots_on(c.tenant_id, c.asset_id) AS a (tag)
-     WHERE is_heard(c.tenant_id, c.asset_id);
+     -- Most are not out of the way, which is known in 2 µs; to call the function takes 17.
+     WHERE NOT EXISTS (SELECT FROM assets AS o WHERE o.tenant_id = c.tenant_id AND o.asset_id = c.asset_id
+                          AND (o.is_deleted OR o.asset_name IS NULL OR o.asset_type IS NULL) OFFSET 0)
+        OR is_heard(c.tenant_id, c.asset_id);
 
     -- What is asserted now needs no edge any more.
     UPDATE effective_tags AS f SET is_asserted = true, via_from = NULL, via_type = NULL, via_is_partial = NULL
@@ -425,7 +437,7 @@ BEGIN
                       AND e.relationship_type = ANY(r.types) AND s.only_to IS NULL
                     UNION ALL
                    SELECT * FROM edges AS e WHERE e.tenant_id = s.tenant_id AND e.from_id = s.asset_id
-                      AND e.relationship_type = ANY(r.types) AND e.to_id = s.only_to) AS e
+                      AND e.relationship_type = ANY(r.types) AND s.only_to IS NOT NULL AND e.to_id = s.only_to) AS e
              CROSS JOIN LATERAL (SELECT carried_as_partial(e::edges, s.tag, r.along_lineage, r.along_containment,
                    r.along_indirect, r.stopped_by_masking, s.is_partial, r.along_containment AND EXISTS (
                        SELECT FROM refined_pairs AS p WHERE p.tenant_id = s.tenant_id

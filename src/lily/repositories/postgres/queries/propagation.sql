@@ -2,12 +2,13 @@
 
 -- name: create_work_tables
 -- Propagator, once per connection.
+-- These two are without keys, each of which takes 10 µs per row: longer than all else about most of them. An asset is
+-- there once after `unite_changed_assets`, an edge may be there twice.
 CREATE TEMPORARY TABLE changed_assets (
-    tenant_id text, asset_id text, cause uuid, look_upstream boolean, PRIMARY KEY (tenant_id, asset_id)
+    tenant_id text, asset_id text, cause uuid, look_upstream boolean, place integer
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE changed_edges (
-    tenant_id text, from_id text, to_id text, relationship_type text, cause uuid,
-    PRIMARY KEY (tenant_id, from_id, to_id, relationship_type)
+    tenant_id text, from_id text, to_id text, relationship_type text, cause uuid
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE changed_rules (
     tenant_id text, tag text, cause uuid, PRIMARY KEY (tenant_id, tag)
@@ -36,15 +37,14 @@ CREATE TEMPORARY TABLE seed_origins (
     PRIMARY KEY (tenant_id, tag, seed, seed_is_partial)
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY VIEW moved_facts AS
-SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came, jsonb_strip_nulls(jsonb_build_object(
-           'cause', g.cause, 'from', g.via_from, 'relationship_type', g.via_type, 'origin', o.origin)) AS reason
+SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came,
+       reason_of(g.cause, g.via_from, g.via_type, o.origin) AS reason
   FROM gained_facts AS g
   LEFT JOIN seed_origins AS o ON o.tenant_id = g.tenant_id AND o.tag = g.tag AND o.seed = g.seed
        AND o.seed_is_partial = g.seed_is_partial
  WHERE g.is_new
  UNION ALL
-SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false,
-       jsonb_strip_nulls(jsonb_build_object('cause', l.cause, 'origin', l.origin)) FROM lost_facts AS l
+SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false, reason_of(l.cause, NULL, NULL, l.origin) FROM lost_facts AS l
 
 -- name: last_seqs
 -- Propagator: how far it has come in each lane, and how far it could get.
@@ -103,7 +103,8 @@ SELECT EXISTS (SELECT FROM changed_assets) OR EXISTS (SELECT FROM changed_edges)
 INSERT INTO changed_assets
 SELECT DISTINCT ON (c.tenant_id, c.asset_id) c.tenant_id, c.asset_id, c.event_id,
        bool_or(c.fields & 1027 <> 0 AND NOT (c.outcome = 'created' AND c.version = 1))
-           OVER (PARTITION BY c.tenant_id, c.asset_id)
+           OVER (PARTITION BY c.tenant_id, c.asset_id),
+       CASE %(lane)s WHEN 'structural' THEN 2 ELSE 3 END
   FROM changes AS c
  WHERE c.lane = %(lane)s AND c.seq > %(after)s AND c.seq <= %(upto)s AND c.outcome <> 'refused'
    AND (%(tenant_id)s::text IS NULL AND c.tenant_id <> ALL(%(apart)s) OR c.tenant_id = %(tenant_id)s)
@@ -115,8 +116,6 @@ SELECT DISTINCT ON (c.tenant_id, c.asset_id) c.tenant_id, c.asset_id, c.event_id
            SELECT d.tenant_id FROM tag_definitions AS d WHERE d.tag = ANY('{@owner:*,@term:*,@retention:*}') AND d.holds))
         OR EXISTS (SELECT FROM tag_assertions AS t WHERE t.tenant_id = c.tenant_id AND t.asset_id = c.asset_id))
  ORDER BY c.tenant_id, c.asset_id, c.seq DESC
-ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
-    look_upstream = changed_assets.look_upstream OR excluded.look_upstream
 
 -- name: collect_edge_changes
 -- Propagator: the edges that were spoken about.
@@ -131,12 +130,10 @@ SELECT DISTINCT ON (tenant_id, from_id, to_id, relationship_type)
 -- Propagator: the assets whose tags or opt-outs were spoken about.
 INSERT INTO changed_assets
 SELECT DISTINCT ON (tenant_id, from_id) tenant_id, from_id, event_id,
-       bool_or(kind = 'opt_out') OVER (PARTITION BY tenant_id, from_id)
+       bool_or(kind = 'opt_out') OVER (PARTITION BY tenant_id, from_id), 0
   FROM lineage_events WHERE seq > %(after)s AND seq <= %(upto)s AND kind IN ('tag', 'opt_out')
    AND (%(tenant_id)s::text IS NULL AND tenant_id <> ALL(%(apart)s) OR tenant_id = %(tenant_id)s)
  ORDER BY tenant_id, from_id, seq DESC
-ON CONFLICT (tenant_id, asset_id) DO UPDATE SET
-    look_upstream = changed_assets.look_upstream OR excluded.look_upstream, cause = excluded.cause
 
 -- name: collect_rule_changes
 -- Propagator: the tags whose definition was spoken about. What was said about all owners, terms or retention classes
@@ -155,14 +152,23 @@ WITH said AS MATERIALIZED (
      WHERE s.tag ~ '^@(owner|term|retention):'
 )
 INSERT INTO changed_assets
-SELECT s.tenant_id, a.asset_id, s.event_id, false FROM said AS s
+SELECT DISTINCT ON (s.tenant_id, a.asset_id) s.tenant_id, a.asset_id, s.event_id, false, 1 FROM said AS s
   JOIN assets AS a ON a.tenant_id = s.tenant_id AND CASE s.tag
        WHEN '@owner:*' THEN a.asset_owner IS NOT NULL
        WHEN '@term:*' THEN a.business_terms IS NOT NULL
        WHEN '@retention:*' THEN a.metadata ->> 'retention_class' IS NOT NULL
        WHEN '*' THEN a.is_deleted OR a.asset_name IS NULL OR a.asset_type IS NULL END
  WHERE s.tag = ANY('{@owner:*,@term:*,@retention:*,*}')
-ON CONFLICT (tenant_id, asset_id) DO NOTHING
+
+-- name: unite_changed_assets
+-- Propagator, when an asset may be there more than once: the first in `place` is the cause.
+WITH found AS (
+    DELETE FROM changed_assets RETURNING *
+)
+INSERT INTO changed_assets
+SELECT DISTINCT ON (tenant_id, asset_id) tenant_id, asset_id, cause,
+       bool_or(look_upstream) OVER (PARTITION BY tenant_id, asset_id), place
+  FROM found ORDER BY tenant_id, asset_id, place
 
 -- name: attach_incidents
 -- Propagator: the rule is in functions/incidents.sql.
