@@ -66,7 +66,7 @@ def test_what_a_group_has_not_committed_is_unread(topics: KafkaSettings) -> None
         read: list[ChangeRecord] = []
         eventually(lambda: read.extend(feed.poll(0.2)) or len(read) == 3, 30)
         for done, left in ((2, 1), (3, 0)):
-            feed.commit(read[:done])
+            feed.commit({(each.topic, each.partition): each.offset + 1 for each in read[:done]})
             assert count_unread(topics, group, [Topic.NOTIFICATIONS]) == left
 
 
