@@ -14,7 +14,10 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx
 
@@ -36,11 +39,21 @@ class Client:
     def __init__(self, platform: Platform, tenant: str) -> None:
         headers = {"authorization": f"Bearer {platform.token(tenant)}", "prefer": "wait=30"}
         self._http = httpx.Client(base_url=f"http://127.0.0.1:{platform.port}", headers=headers, timeout=60)
+        self._headers = headers
+        self._plain = HTTPConnection("127.0.0.1", platform.port, timeout=60)
 
     def ask(self, method: str, path: str, **options: object) -> httpx.Response:
         answer = self._http.request(method, path, **options)  # type: ignore[arg-type]
         answer.raise_for_status()
         return answer
+
+    def read(self, path: str) -> bytes:
+        """An answer as it comes: to receive 16 MB takes httpx 50 ms, http.client 10."""
+        self._plain.request("GET", path, headers=self._headers)
+        answer = self._plain.getresponse()
+        body = answer.read()
+        assert answer.status == HTTPStatus.OK, body[:1000]
+        return body
 
     def tag(self, asset: str, last: str, *, holds: bool) -> float:
         """Seconds from the request until the last descendant answers with its new tags."""
@@ -100,8 +113,8 @@ def _walked(size: GraphSize) -> list[str]:
 
 
 def _walk(client: Client, asset: str, depth: int) -> float:
-    asked = {"direction": "downstream", "depth": depth, "page_size": 200_000}
-    return timed(lambda: client.ask("GET", f"{METADATA}/lineage/{asset}", params=asked))
+    asked = urlencode({"direction": "downstream", "depth": depth, "page_size": 200_000})
+    return timed(lambda: client.read(f"{METADATA}/lineage/{asset}?{asked}"))
 
 
 def _write_edges(platform: Platform, tenant: str, writes: int) -> float:

@@ -2,7 +2,7 @@
 
 -- name: create_work_tables
 -- Propagator, once per connection.
--- These two are without keys, each of which takes 10 µs per row: longer than all else about most of them. An asset is
+-- These two are without keys: to keep one took 5 µs per asset and 10 per edge, longer than to collect them. An asset is
 -- there once after `unite_changed_assets`, an edge may be there twice.
 CREATE TEMPORARY TABLE changed_assets (
     tenant_id text, asset_id text, cause uuid, look_upstream boolean, place integer
