@@ -70,8 +70,7 @@ class Platform:
     def settle(self) -> float:
         """Return when the pipeline that stands by is warm, too: until then it takes up to a core."""
         started = time.monotonic()
-        marker = self.data_dir / "run" / STANDBY_MARKER
-        while self.settings.spark.standby and not marker.exists():
+        while self.settings.spark.standby and not self._standby_marker.exists():
             if time.monotonic() - started > _SETTLE_SECONDS:
                 raise Unavailable(f"nothing stands by after {_SETTLE_SECONDS:.0f} s; see `./lily logs`")
             time.sleep(0.5)
@@ -79,6 +78,11 @@ class Platform:
 
     def down(self) -> None:
         _lily("down", "--data-dir", str(self.data_dir))
+        self._standby_marker.unlink(missing_ok=True)  # it was that of the one that has ended
+
+    @property
+    def _standby_marker(self) -> Path:
+        return self.data_dir / "run" / STANDBY_MARKER
 
 
 @contextlib.contextmanager
