@@ -65,6 +65,9 @@ def test_a_tenant_with_much_to_do_keeps_nobody_waiting(database: str) -> None:
 def test_on_larger_graphs_too_propagation_equals_the_oracle(graph: Graph) -> None:
     histories = {f"large-{seed}": history(seed, pieces=12, scale=4) for seed in range(40)}
     assert difference(graph, histories) is None
+    told = graph.connection.execute("SELECT count(*) FROM tag_changes").fetchone()
+    assert told > (0,)
+    assert _told_with_a_foreign_cause(graph) == (0,)
 
 
 def test_a_run_that_dies_before_its_commit_is_repeated_whole(graph: Graph) -> None:
@@ -99,6 +102,17 @@ def test_many_origins_are_untagged_one_by_one_for_next_to_nothing(graph: Graph) 
     assert done is not None
     assert done.told == leaves + 2
     assert graph.effective() == {}
+
+
+def _told_with_a_foreign_cause(graph: Graph) -> object:
+    """How many changes are said to be caused by an event that nobody of their tenant sent."""
+    return graph.connection.execute(
+        """SELECT count(*) FROM tag_changes AS t
+            WHERE NOT EXISTS (SELECT FROM lineage_events AS e
+                               WHERE e.tenant_id = t.tenant_id AND e.event_id = t.cause)
+              AND NOT EXISTS (SELECT FROM changes AS c
+                               WHERE c.tenant_id = t.tenant_id AND c.event_id = t.cause)"""
+    ).fetchone()
 
 
 @pytest.mark.parametrize("closed", [True, False])

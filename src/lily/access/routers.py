@@ -46,7 +46,7 @@ class PrefixedRoute(APIRoute):
         self._beginning = path.partition("{")[0]
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["path"].startswith(self._beginning):
+        if scope.get("root_path") or scope["path"].startswith(self._beginning):
             return super().matches(scope)
         return Match.NONE, {}
 

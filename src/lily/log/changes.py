@@ -145,13 +145,16 @@ class ChangeFeed:
         return skimmed
 
     def commit(self, ends: Ends) -> None:
-        """All before these is done with; for readers in a group."""
-        if not ends:
+        """All before these is done with; for readers in a group.
+
+        A partition may have been handed on since it was read: its new reader is further, and is not set back.
+        """
+        ours = {(each.topic, each.partition) for each in self._consumer.assignment()}
+        done = [TopicPartition(*place, end) for place, end in ends.items() if place in ours]
+        if not done:
             return
         try:
-            self._consumer.commit(
-                offsets=[TopicPartition(*place, offset) for place, offset in ends.items()], asynchronous=False
-            )
+            self._consumer.commit(offsets=done, asynchronous=False)
         except KafkaException as error:
             # Not ours any more, or the broker is away: whoever reads them again finds them done.
             if not error.args[0].retriable() and error.args[0].code() not in _NOT_OURS:

@@ -31,4 +31,5 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
 
 
 def apply_batch(query: LaneQuery, batch: DataFrame, batch_id: int) -> None:
+    """What is unfit carries a reason; the rest is applied as one table."""
     apply_in_driver(query, batch_id, lambda: stage(batch.toArrow()))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -113,11 +113,13 @@ class Enforcer:
                     _log.warning("log_not_followed", error=str(error))
                     await asyncio.sleep(_LOOK_SECONDS)
                     continue
-                with closing(feed):
+                try:
                     # What changed before the place the feed begins at is read from the database.
                     for worker in self._of(None):
                         worker.tell_everything("start")
                     await self._read(feed)
+                finally:
+                    await asyncio.to_thread(feed.close)
         finally:
             self._stale.set()
 

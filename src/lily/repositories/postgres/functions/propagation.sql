@@ -27,9 +27,9 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO reviewed_pairs
-    SELECT DISTINCT tenant_id, from_id, to_id FROM (
+    SELECT DISTINCT ON (tenant_id, from_id, to_id) * FROM (
         -- Without columns there is nothing to look at; most edges are such.
-        SELECT c.tenant_id, c.from_id, c.to_id FROM changed_edges AS c
+        SELECT c.tenant_id, c.from_id, c.to_id, c.cause FROM changed_edges AS c
          WHERE c.relationship_type <> 'contains'
            AND (EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = c.tenant_id AND e.from_id = c.from_id
                            AND e.relationship_type = 'contains' OFFSET 0)
@@ -38,26 +38,26 @@ BEGIN
                 OR EXISTS (SELECT FROM refined_pairs AS r WHERE r.tenant_id = c.tenant_id AND r.from_id = c.from_id
                               AND r.to_id = c.to_id OFFSET 0))
         UNION ALL
-        SELECT c.tenant_id, up.from_id, down.from_id FROM changed_edges AS c
+        SELECT c.tenant_id, up.from_id, down.from_id, c.cause FROM changed_edges AS c
           JOIN edges AS up ON up.tenant_id = c.tenant_id AND up.to_id = c.from_id AND up.relationship_type = 'contains'
           JOIN edges AS down ON down.tenant_id = c.tenant_id AND down.to_id = c.to_id
                AND down.relationship_type = 'contains'
          WHERE c.relationship_type <> 'contains'
         UNION ALL
-        SELECT c.tenant_id, c.from_id, down.from_id FROM changed_edges AS c
+        SELECT c.tenant_id, c.from_id, down.from_id, c.cause FROM changed_edges AS c
           JOIN edges AS led ON led.tenant_id = c.tenant_id AND led.from_id = c.to_id
                AND led.relationship_type = ANY('{derived-from,used-in,depends-on,uses}')
           JOIN edges AS down ON down.tenant_id = c.tenant_id AND down.to_id = led.to_id
                AND down.relationship_type = 'contains'
          WHERE c.relationship_type = 'contains'
         UNION ALL
-        SELECT c.tenant_id, up.from_id, c.from_id FROM changed_edges AS c
+        SELECT c.tenant_id, up.from_id, c.from_id, c.cause FROM changed_edges AS c
           JOIN edges AS led ON led.tenant_id = c.tenant_id AND led.to_id = c.to_id
                AND led.relationship_type <> 'contains'
           JOIN edges AS up ON up.tenant_id = c.tenant_id AND up.to_id = led.from_id
                AND up.relationship_type = 'contains'
          WHERE c.relationship_type = 'contains'
-    ) AS touched WHERE from_id <> to_id;
+    ) AS touched WHERE from_id <> to_id ORDER BY tenant_id, from_id, to_id, cause;
 
     WITH judged AS MATERIALIZED (
         SELECT p.*, EXISTS (SELECT FROM edges AS e WHERE e.tenant_id = p.tenant_id AND e.from_id = p.from_id
@@ -76,7 +76,7 @@ BEGIN
         SELECT tenant_id, from_id, to_id FROM judged WHERE is_refined AND NOT was_refined
     )
     INSERT INTO changed_edges
-    SELECT j.tenant_id, j.from_id, j.to_id, e.relationship_type, (SELECT min(cause::text)::uuid FROM changed_edges)
+    SELECT j.tenant_id, j.from_id, j.to_id, e.relationship_type, j.cause
       FROM judged AS j
       JOIN edges AS e ON e.tenant_id = j.tenant_id AND e.from_id = j.from_id AND e.to_id = j.to_id
            AND e.relationship_type = ANY('{derived-from,used-in,depends-on,uses}')
@@ -149,7 +149,7 @@ $$;
 
 -- Assets that have neither facts nor edges, as most new ones: nothing of theirs can be lost, nothing comes or goes on,
 -- so what is asserted on them is all that follows from their changes. They are done with here, and what is different
--- about them now is returned.
+-- about them now is returned. An asset out of the way (`is_out_of_the_way`) is not done with here.
 CREATE OR REPLACE FUNCTION settle_lone_assets() RETURNS TABLE (
     tenant_id text, asset_id text, event_id uuid, cause uuid, added text[], removed text[], reasons jsonb
 ) LANGUAGE plpgsql AS $$

@@ -13,7 +13,7 @@ CREATE TEMPORARY TABLE changed_edges (
 CREATE TEMPORARY TABLE changed_rules (
     tenant_id text, tag text, cause uuid, PRIMARY KEY (tenant_id, tag)
 ) ON COMMIT DELETE ROWS;
-CREATE TEMPORARY TABLE reviewed_pairs (tenant_id text, from_id text, to_id text) ON COMMIT DELETE ROWS;
+CREATE TEMPORARY TABLE reviewed_pairs (tenant_id text, from_id text, to_id text, cause uuid) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY TABLE wanted_roots (
     tenant_id text, asset_id text, tag text, cause uuid, PRIMARY KEY (tenant_id, asset_id, tag)
 ) ON COMMIT DELETE ROWS;
