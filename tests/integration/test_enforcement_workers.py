@@ -53,6 +53,22 @@ def test_a_secret_that_cannot_be_read_stops_one_database_and_no_other(
         assert running.call("DELETE", f"{place}/{connector_id}?abandon=true").status_code == 204
 
 
+def test_a_database_that_ends_its_connections_and_is_removed_keeps_no_other_from_being_enforced(
+    running: Gateway, warehouse: Warehouse
+) -> None:
+    place, connector_id = "/lily/v1/connectors/acme", register(running, warehouse)
+    with enforcing(running.settings), known_warehouse(running) as other:
+        eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
+        warehouse.admin.execute(
+            """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+        )
+        assert running.call("DELETE", f"{place}/{connector_id}?abandon=true").status_code == 204
+        another = register(running, other)
+        eventually(lambda: state(running, another).get("state") == "enforced", 20)
+        assert running.call("DELETE", f"{place}/{another}?abandon=true").status_code == 204
+
+
 def test_a_flood_of_notices_is_answered_by_few_plans(
     running: Gateway, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,8 @@ class Worker:
         self._unfinished: tuple[tuple[Spoken, ...], str] = ((), "")
         #: When a disturbance was looked at last.
         self._disturbed_at = 0.0
+        #: The socket on which the database tells of changes, while it is listened to.
+        self._ears: int | None = None
 
     def tell_assets(self, assets: Iterable[str]) -> None:
         self._inbox.assets.update(assets)
@@ -163,15 +165,15 @@ class Worker:
 
     async def _work_until_lost(self) -> None:
         target = await asyncio.to_thread(self._open_target)
-        loop = asyncio.get_running_loop()
         try:
-            loop.add_reader(target.ears.fileno(), self._listen, target)
+            self._ears = target.ears.fileno()
+            asyncio.get_running_loop().add_reader(self._ears, self._listen, target)
             while True:
                 await self._step(target)
                 await self._scrapes.look(target)
                 await self._wait()
         finally:
-            loop.remove_reader(target.ears.fileno())
+            self._stop_listening()
             target.close()
             await self._scrapes.close()
 
@@ -180,8 +182,14 @@ class Worker:
             if target.heard():
                 self.tell_disturbed()
         except psycopg.Error:
-            asyncio.get_running_loop().remove_reader(target.ears.fileno())
+            self._stop_listening()
             self.tell_everything("start")  # which finds the connection lost
+
+    def _stop_listening(self) -> None:
+        """Once: a connection that is lost no longer knows its number, which may be another's by now."""
+        if self._ears is not None:
+            asyncio.get_running_loop().remove_reader(self._ears)
+            self._ears = None
 
     async def _wait(self) -> None:
         seconds = self._pause if self._inbox else CHECK_SECONDS
