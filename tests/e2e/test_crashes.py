@@ -94,6 +94,11 @@ def seconds_until_back(platform: Platform) -> float:
     return seconds
 
 
+def services(platform: Platform) -> dict[str, int]:
+    """Their processes; the pipeline may choose to start over when what it reads from or writes to is gone."""
+    return {part: pid for part, pid in platform.pids().items() if part in ("gateway", "kafka", "postgres")}
+
+
 def under_load(platform: Platform, tenant: Tenant, victim: str, chance: random.Random) -> Run:
     """Kill the victim at random moments, each time waiting until all is well again."""
     seed = chance.randrange(2**32)
@@ -103,8 +108,11 @@ def under_load(platform: Platform, tenant: Tenant, victim: str, chance: random.R
     try:
         for _ in range(ROUNDS):
             threading.Event().wait(chance.uniform(0.5, 3))
+            before = services(platform)
             kill(VICTIMS[victim](platform))
             recoveries.append(seconds_until_back(platform))
+            restarted = {part for part, pid in services(platform).items() if pid != before[part]}
+            assert restarted <= {victim.removesuffix("'s worker")}
     finally:
         load.stop()
         poller.stop()

@@ -9,9 +9,12 @@ import pytest
 from identity_kit import ASSETS, AUTH, add_user, forget_everything, read_status, validate
 from rest_kit import Gateway, free_port, gateway, problem
 
-from kit.keycloak import Keycloak, running_keycloak
+from kit.keycloak import STARTED_WITHIN, Keycloak, running_keycloak
 from lily.access import keys
 from lily.settings import IssuerSettings, Settings
+
+#: The first of them downloads Keycloak and waits for its start.
+pytestmark = pytest.mark.timeout(2 * STARTED_WITHIN)
 
 
 @pytest.fixture(scope="module")

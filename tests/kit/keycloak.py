@@ -28,6 +28,8 @@ DISTRIBUTION = Artefact(
     "1b6a11a2726ac8a8dc9c91d5fafe989a75ce4f1622d7f7b45c21d5bc16629c0a",
     160_003_335,
 )
+#: Its first start compiles its configuration: a minute of processor time, more beside other tests.
+STARTED_WITHIN = 400.0
 PASSWORD = "a password of the realm"
 _ADMIN = {"username": "admin", "password": "admin of this test alone"}
 _GROUPS = {
@@ -97,6 +99,11 @@ class Keycloak:
         self.client = httpx.Client(base_url=url, timeout=30)
         self.issuer = f"{url}/realms/acme"
 
+    def answers(self) -> bool:
+        if self._process.poll() is not None:
+            raise EOFError("Keycloak ended by itself")
+        return self.client.get("/realms/master").is_success
+
     def stop(self) -> None:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -154,6 +161,7 @@ def running_keycloak(log: Path) -> Iterator[Keycloak]:
         "KC_BOOTSTRAP_ADMIN_USERNAME": _ADMIN["username"],
         "KC_BOOTSTRAP_ADMIN_PASSWORD": _ADMIN["password"],
         "JAVA_OPTS_KC_HEAP": "-Xms128m -Xmx512m",
+        "JAVA_OPTS_APPEND": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -165,9 +173,10 @@ def running_keycloak(log: Path) -> Iterator[Keycloak]:
         )
     keycloak = Keycloak(process, f"http://127.0.0.1:{port}")
     try:
-        eventually(
-            lambda: keycloak.client.get("/realms/master").is_success, 120, ignoring=(httpx.TransportError,)
-        )
+        try:
+            eventually(keycloak.answers, STARTED_WITHIN, ignoring=(httpx.TransportError,))
+        except (httpx.TransportError, EOFError) as error:
+            raise AssertionError(log.read_text()[-4000:]) from error
         keycloak.create_realm()
         yield keycloak
     finally:
