@@ -104,7 +104,8 @@ class Gateway:
     def logged(self, topic: Topic = Topic.STRUCTURAL_ASSETS) -> list[Any]:
         """Every record of a topic, oldest first within its partition."""
         settings = self.settings.kafka
-        consumer = Consumer(client_config(settings) | {"group.id": "none", "enable.partition.eof": True})
+        at_once = {"group.id": "none", "enable.partition.eof": True, "fetch.wait.max.ms": 10}
+        consumer = Consumer(client_config(settings) | at_once)
         name = topic.under(settings.topic_prefix)
         partitions = list(consumer.list_topics(name, timeout=10).topics[name].partitions)
         consumer.assign([TopicPartition(name, partition, 0) for partition in partitions])

@@ -44,7 +44,7 @@ class Pace:
 
     most: int
     pause: str = ""
-    look: str = "80ms"
+    look: str = "100ms"
 
     def options(self) -> dict[str, str]:
         queue = {"minOffsetsPerTrigger": str(self.most), "maxTriggerDelay": self.pause} if self.pause else {}

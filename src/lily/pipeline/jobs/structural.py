@@ -15,7 +15,7 @@ from lily.settings import Settings
 
 NAME = "assets-structural"
 #: The number bounds the driver's memory: a batch is one Arrow table there.
-PACE = Pace(most=20_000, pause="200ms", look="30ms")
+PACE = Pace(most=20_000, pause="200ms", look="40ms")
 
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
