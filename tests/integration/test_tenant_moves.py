@@ -7,6 +7,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from kit.databases import Databases
 from kit.eventually import eventually
@@ -15,7 +16,7 @@ from lily.log.arrears import count_unread
 from lily.log.changes import ChangeFeed, ChangeRecord
 from lily.log.replays import append_again
 from lily.log.topics import Topic
-from lily.repositories.postgres.tenant_admin import fingerprint
+from lily.repositories.postgres.tenant_admin import TenantAdmin, fingerprint
 from lily.settings import KafkaSettings, Settings
 
 NOW, ID = "2026-01-01T00:00:00Z", str(uuid4())
@@ -82,6 +83,18 @@ def test_rows_of_a_tenant_that_lives_elsewhere_are_tidied_away(
     assert [count(url, "acme") for url in (shared, home)] == [0, 1]
     assert count(shared, "globex") == 1
     databases.drop(home)
+
+
+def test_a_cell_is_left_when_a_living_pipeline_no_longer_says_that_it_runs_its_queries(database: str) -> None:
+    admin = TenantAdmin(database)
+    assert not admin.runs_queries("t1", 10)
+    with psycopg.connect(database, autocommit=True) as connection:
+        beat = "INSERT INTO heartbeats VALUES ('streams', 'healthy', %s)"
+        connection.execute(beat, [Jsonb({"queries": {"assets-structural": "running", "t1/history": "running"}})])
+        assert admin.runs_queries("t1", 10)
+        assert not admin.runs_queries("t", 10)
+        connection.execute("UPDATE heartbeats SET beat_at = beat_at - interval '11 s'")
+    assert not admin.runs_queries("t1", 10)
 
 
 def count(url: str, tenant: str) -> int:

@@ -45,6 +45,9 @@ _HEADINGS = (
 #: Kept whatever happens: they cannot be changed.
 _AUDIT = {"audit", "audit_heads"}
 _TOLD_SECONDS = 30.0
+_LEFT_SECONDS = 30.0
+#: A pipeline that has not said for so long that it is well runs no queries.
+_ALIVE_SECONDS = 10.0
 _LOOK_SECONDS = 0.1
 
 
@@ -178,10 +181,17 @@ class Tenancy:
                 )
             time.sleep(_LOOK_SECONDS)
 
+    def _wait_until_left(self, name: str) -> None:
+        """Give the pipeline the time to end its queries: for topics that are gone they would wait in vain."""
+        latest = time.monotonic() + _LEFT_SECONDS
+        while self._admin.runs_queries(name, _ALIVE_SECONDS) and time.monotonic() < latest:
+            time.sleep(_LOOK_SECONDS)
+
     def _drop_if_empty(self, name: str) -> None:
         """A dedicated cell without tenants goes: its database and topics; its part of the lake stays."""
         cell = self._admin.cells().get(name)
         if cell is not None and self._admin.forget_cell(name):
+            self._wait_until_left(name)
             drop_database(self._url, cell.database)
             delete_topics(cell_settings(self._settings, cell).kafka)
 

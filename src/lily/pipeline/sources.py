@@ -16,8 +16,16 @@ _LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required usern
 
 
 def kafka_options(settings: KafkaSettings) -> dict[str, str]:
-    """How Spark reaches the log. A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10."""
-    options = {"kafka.bootstrap.servers": settings.bootstrap_servers, "kafka.fetch.max.wait.ms": "10"}
+    """How Spark reaches the log.
+
+    A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10. A query that asks for the end of a topic
+    cannot be stopped before it has an answer, or has asked four times in vain.
+    """
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.default.api.timeout.ms": "10000",
+    }
     if settings.username:
         options |= {
             "kafka.security.protocol": "SASL_SSL" if settings.tls else "SASL_PLAINTEXT",

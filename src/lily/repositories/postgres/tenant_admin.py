@@ -82,6 +82,12 @@ class TenantAdmin:
         with self._connect() as connection:
             return connection.execute(_SQL["forget_cell"], {"cell": name}).fetchone() is not None
 
+    def runs_queries(self, cell: str, alive_seconds: float) -> bool:
+        """Whether a pipeline that was alive so lately runs queries of this cell."""
+        with self._connect() as connection:
+            asked = {"cell": cell, "alive": alive_seconds}
+            return connection.execute(_SQL["runs_queries"], asked).fetchone() == (True,)
+
     def make_tenant(self, tenant_id: str, cell: str) -> bool:
         """Whether the tenant was not there before."""
         with self._connect() as connection:

@@ -22,6 +22,12 @@ INSERT INTO cells VALUES (%(name)s, %(database)s, %(topic_prefix)s, %(lake_names
 DELETE FROM cells WHERE cell = %(cell)s AND NOT EXISTS (SELECT FROM tenants t WHERE t.cell = cells.cell)
 RETURNING cell
 
+-- name: runs_queries
+-- TenantAdmin.runs_queries: as the pipeline, if it is alive, said last.
+SELECT EXISTS (
+    SELECT FROM heartbeats AS h CROSS JOIN LATERAL jsonb_object_keys(h.details -> 'queries') AS q (name)
+     WHERE h.beat_at > clock_timestamp() - make_interval(secs => %(alive)s) AND starts_with(q.name, %(cell)s || '/'))
+
 -- name: make_tenant
 INSERT INTO tenants (tenant_id, cell) VALUES (%(tenant_id)s, %(cell)s) ON CONFLICT DO NOTHING RETURNING tenant_id
 
