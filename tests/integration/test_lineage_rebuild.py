@@ -43,8 +43,7 @@ def test_what_was_damaged_is_found_and_put_right_and_else_there_is_no_difference
 ) -> None:
     random_state(graph)
     said = [
-        Said(next_id(), at(0), "edge", True, "api", f"n{n}", f"n{n + 1}", "derived-from")
-        for n in range(200)
+        Said(next_id(), at(0), "edge", True, "api", f"n{n}", f"n{n + 1}", "derived-from") for n in range(200)
     ]
     graph.apply({"chain": [*said, Said(next_id(), at(0), "tag", True, "user", "n0", tags=("PII",))]})
     right, edges = (

@@ -90,7 +90,7 @@ def test_a_cell_is_left_when_a_living_pipeline_no_longer_says_that_it_runs_its_q
     assert not admin.runs_queries("t1", 10)
     with psycopg.connect(database, autocommit=True) as connection:
         beat = "INSERT INTO heartbeats VALUES ('streams', 'healthy', %s)"
-        connection.execute(beat, [Jsonb({"queries": {"assets-structural": "running", "t1/history": "running"}})])
+        connection.execute(beat, [Jsonb({"queries": {"history": "running", "t1/history": "running"}})])
         assert admin.runs_queries("t1", 10)
         assert not admin.runs_queries("t", 10)
         connection.execute("UPDATE heartbeats SET beat_at = beat_at - interval '11 s'")

@@ -52,7 +52,7 @@ _IDLE_RULES = [
 #   optimises what decodes. Measured on two cores: an event a second costs the JVM 0.47 s instead of 0.73 s,
 #   and is visible after 0.30 s instead of 0.33 s; at 1,500 events/s p99 is 2.6 s instead of 3.7 s.
 # - Spark describes the plan of every micro-batch to listeners, twice: formatted, 8 % of the JVM's time.
-# - The log's end is asked for by a consumer, in one request; Spark's admin client takes two and a thread of its own.
+# - A consumer asks for the log's end in one request; Spark's admin client takes two and a thread of its own.
 #   Measured at rest: the JVM 10.6 % of a core instead of 15.6 %, Kafka 6.2 % instead of 13 %. Spark calls it
 #   deprecated because a consumer may wait for a broker that is away; here a query has nothing else to do.
 # - With any other limit of bytes Spark measures the whole Arrow batch after every row it adds: 200,000 rows

@@ -18,8 +18,8 @@ _LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required usern
 def kafka_options(settings: KafkaSettings) -> dict[str, str]:
     """How Spark reaches the log.
 
-    A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10. A query that asks for the end of a topic
-    cannot be stopped before it has an answer, or has asked four times in vain.
+    A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10. A query that asks for the end of a
+    topic cannot be stopped before it has an answer, or has asked four times in vain.
     """
     options = {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
