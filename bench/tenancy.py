@@ -6,12 +6,15 @@ import argparse
 import http.client
 import json
 import multiprocessing
+import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, count, takewhile
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -25,7 +28,9 @@ EVENTS_PER_SECOND = 100
 TIMES = 10
 _BATCH = 50
 _READS_PER_SECOND = 40
-_WRITERS = 4
+_WRITES_PER_SECOND = 10
+_WRITERS = 16
+_SEED = 20_261_118
 _WARM_SECONDS = 60.0
 _ASSETS = "/lily/v1/metadata"
 
@@ -94,11 +99,11 @@ def _summary(phases: list[Waits], kind: str) -> Figures:
 
 
 def _ask(platform: Platform, tenant: str, seconds: float) -> Waits:
-    """Reads, due at a steady pace, and beside them writers that each wait for their write."""
-    with ThreadPoolExecutor(_WRITERS + 1) as threads:
+    """Reads, due at a steady pace, and beside them writes that wait until they are visible."""
+    with ThreadPoolExecutor(2) as threads:
         reading = threads.submit(_read, platform, tenant, seconds)
-        writing = [threads.submit(_write, platform, tenant, seconds, each) for each in range(_WRITERS)]
-        return Waits(read=reading.result(), write=[wait for each in writing for wait in each.result()])
+        writing = threads.submit(_write, platform, tenant, seconds)
+        return Waits(read=reading.result(), write=writing.result())
 
 
 def _read(platform: Platform, tenant: str, seconds: float) -> list[float]:
@@ -112,13 +117,27 @@ def _read(platform: Platform, tenant: str, seconds: float) -> list[float]:
     return taken
 
 
-def _write(platform: Platform, tenant: str, seconds: float, writer: int) -> list[float]:
-    call, taken = _caller(platform, tenant), list[float]()
-    end = time.perf_counter() + seconds
-    while (sent := time.perf_counter()) < end:
-        _expect(call("POST", _ASSETS, json.dumps(_asset(writer))))
-        taken.append(time.perf_counter() - sent)
-    return taken
+def _write(platform: Platform, tenant: str, seconds: float) -> list[float]:
+    """Seconds from when each write was due.
+
+    They come at random moments, as those of people do. Writers that send the next one when the last is
+    answered fall into step with the pipeline and never meet a batch under way.
+    """
+    calls = local()
+    began = time.perf_counter()
+
+    def write(number: int, due: float) -> float:
+        if not hasattr(calls, "call"):
+            calls.call = _caller(platform, tenant)
+        time.sleep(max(0.0, due - time.perf_counter()))
+        _expect(calls.call("POST", _ASSETS, json.dumps(_asset(number % _WRITERS))))
+        return time.perf_counter() - due
+
+    dice = random.Random(_SEED)
+    gaps = (dice.expovariate(_WRITES_PER_SECOND) for _ in count())
+    dues = list(takewhile(lambda due: due < began + seconds, accumulate(gaps, initial=began)))
+    with ThreadPoolExecutor(_WRITERS) as threads:
+        return list(threads.map(write, count(), dues))
 
 
 def _expect(status: int) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from lily.domain.assets import Lane
 from lily.repositories.postgres.queries import load
@@ -154,8 +155,8 @@ class Propagator:
             who = span.tenant_id or who
         if collected > 1:
             cursor.execute(_SQL["unite_changed_assets"])
-        later = most is None
-        told = _value(cursor, "SELECT record_tag_changes(true, %s)", later)
+        tell = "tell" if most is not None else "tell_later"
+        told = _tell(cursor, tell, "settle_lone_assets")
         if not _value(cursor, _SQL["is_anything_left"]):
             return Done(0, told)
         if most is not None and _value(cursor, "SELECT is_wide_rule(%s)", most):
@@ -165,7 +166,7 @@ class Propagator:
         cursor.execute("SELECT find_gains()")
         self._repeat(cursor, "SELECT add_onward(%s, %s)", most, who)
         taken = _value(cursor, "SELECT count(*) FROM lost_facts")
-        return Done(taken, told + _value(cursor, "SELECT record_tag_changes(false, %s)", later))
+        return Done(taken, told + _tell(cursor, tell, "seen_differently"))
 
     def _repeat(self, cursor: psycopg.Cursor[Any], statement: str, most: int | None, who: str) -> None:
         """Go on round by round until there is nothing left."""
@@ -204,6 +205,12 @@ def _collect(cursor: psycopg.Cursor[Any], span: Span, apart: list[str]) -> int:
     cursor.execute(_SQL["collect_edge_changes"], where)
     names = ("collect_tagged_assets", "collect_rule_changes")
     return sum(cursor.execute(_SQL[name], where).rowcount > 0 for name in names)
+
+
+def _tell(cursor: psycopg.Cursor[Any], tell: str, differences: str) -> int:
+    """How many changes there are to tell: first of assets without facts and edges, then of others."""
+    statement = sql.SQL(_SQL[tell]).format(differences=sql.Identifier(differences))
+    return cursor.execute(statement).rowcount
 
 
 def _attach(cursor: psycopg.Cursor[Any], span: Span) -> int:

@@ -520,24 +520,4 @@ BEGIN
      GROUP BY j.asset_id, j.tenant_id;
 END $$;
 
--- Writes down what is to be told: in its order at once, or (`later`) to be put in order by the one writer of that.
--- First what is different about assets without facts and edges, then, when all is followed, about the others.
-DROP FUNCTION IF EXISTS record_tag_changes(boolean);
-CREATE OR REPLACE FUNCTION record_tag_changes(of_lone_assets boolean, later boolean) RETURNS bigint LANGUAGE plpgsql AS $$
-DECLARE
-    told bigint;
-BEGIN
-    IF later THEN
-        INSERT INTO untold_tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
-        SELECT s.*, clock_timestamp() FROM (
-            SELECT * FROM settle_lone_assets() WHERE of_lone_assets
-             UNION ALL SELECT * FROM seen_differently() WHERE NOT of_lone_assets) AS s;
-    ELSE
-        INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)
-        SELECT s.* FROM (
-            SELECT * FROM settle_lone_assets() WHERE of_lone_assets
-             UNION ALL SELECT * FROM seen_differently() WHERE NOT of_lone_assets) AS s;
-    END IF;
-    GET DIAGNOSTICS told = ROW_COUNT;
-    RETURN told;
-END $$;
+DROP FUNCTION IF EXISTS record_tag_changes(boolean), record_tag_changes(boolean, boolean);

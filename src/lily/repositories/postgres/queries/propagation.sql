@@ -80,6 +80,15 @@ UPDATE propagation_arrears AS a SET is_caught_up = true WHERE a.tenant_id = %(te
 -- Propagator, in the transaction that followed these tenants with all others.
 DELETE FROM propagation_arrears WHERE tenant_id = ANY(%(tenants)s)
 
+-- name: tell
+-- Propagator: what is different now, as a function finds it, is to be told in this order.
+INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons) SELECT * FROM {differences}()
+
+-- name: tell_later
+-- Propagator: the same, to be put in order by the one writer of that.
+INSERT INTO untold_tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
+SELECT d.*, clock_timestamp() FROM {differences}() AS d
+
 -- name: tell_some
 -- Propagator, in a transaction of its own or with what it did: `most` changes of each tenant, in their order.
 WITH taken AS (
