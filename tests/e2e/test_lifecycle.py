@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -19,6 +20,7 @@ import psutil
 import pytest
 
 from kit.eventually import eventually
+from lily.standalone.cache import cache_dir
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("postgres", "kafka", "streams", "gateway")
@@ -72,6 +74,17 @@ class Installed:
         request = urllib.request.Request(url, data=data, headers=headers, method=method)
         with urllib.request.urlopen(request, timeout=30) as answer:
             return dict(json.load(answer))
+
+
+def test_bytecode_goes_to_the_cache_also_when_the_shell_wants_none_written(tmp_path: Path) -> None:
+    cache = tmp_path / "lily"
+    cache.mkdir()
+    for known in (*cache_dir("").glob("current-*"), cache_dir("") / "java"):
+        shutil.copy(known, cache)
+    shell = os.environ | {"XDG_CACHE_HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    subprocess.run([ROOT / "lily", "--help"], env=shell, capture_output=True, check=True)
+    kept = [path.name.partition(".")[0] for path in (cache / "bytecode").rglob("lily/apps/*.pyc")]
+    assert "cli" in kept
 
 
 @pytest.fixture(scope="module")
