@@ -161,7 +161,7 @@ def running_keycloak(log: Path) -> Iterator[Keycloak]:
         "KC_BOOTSTRAP_ADMIN_USERNAME": _ADMIN["username"],
         "KC_BOOTSTRAP_ADMIN_PASSWORD": _ADMIN["password"],
         "JAVA_OPTS_KC_HEAP": "-Xms128m -Xmx512m",
-        "JAVA_OPTS_APPEND": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "JAVA_OPTS_APPEND": "-XX:TieredStopAtLevel=1",
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
