@@ -19,12 +19,13 @@ def kafka_options(settings: KafkaSettings) -> dict[str, str]:
     """How Spark reaches the log.
 
     A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10. A query that asks for the end of a
-    topic cannot be stopped before it has an answer, or has asked four times in vain.
+    topic cannot be stopped before it has an answer, or has asked three times in vain; if it failed more often
+    than once in `FORGIVEN_SECONDS`, a broker that stays away would have the whole pipeline start anew.
     """
     options = {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "kafka.fetch.max.wait.ms": "10",
-        "kafka.default.api.timeout.ms": "10000",
+        "kafka.default.api.timeout.ms": "25000",
     }
     if settings.username:
         options |= {
