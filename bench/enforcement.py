@@ -15,6 +15,7 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,8 @@ _LIMIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.002
 _ASKED = 100
 _CALM_SECONDS = 20.0
+#: A round is over in two seconds; the middle one counts, so that a hiccup of the machine decides nothing.
+_ROUNDS = 7
 
 
 def main() -> int:
@@ -115,8 +118,9 @@ def measure_opa(platform: Platform, tenant: str, enforced: Enforced) -> Figures:
 
         wait_until(is_masked, 60, "all columns are masked for Trino")
         time.sleep(_CALM_SECONDS)
-        took = [ask()[0] for _ in range(1000)]
-    return {"opa_p50_s": _percentile(took, 50), "opa_p99_s": _percentile(took, 99)}
+        rounds = [[ask()[0] for _ in range(1000)] for _ in range(_ROUNDS)]
+    middle, high = ([_percentile(took, each) for took in rounds] for each in (50, 99))
+    return {"opa_p50_s": median(middle), "opa_p99_s": median(high), "opa_p99_s_by_round": high}
 
 
 def _until(
