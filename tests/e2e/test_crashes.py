@@ -99,15 +99,13 @@ def services(platform: Platform) -> dict[str, int]:
 
 def under_load(platform: Platform, tenant: Tenant, victim: str, chance: random.Random) -> Run:
     """Kill the victim at random moments, each time when all is well again."""
-    platform.wait_until_healthy(BACK_WITHIN)
     seed = chance.randrange(2**32)
     load, poller, recoveries = Load(platform, tenant.name, seed), Poller(platform, tenant.name), []
     load.start()
     poller.start()
     try:
         for _ in range(ROUNDS):
-            if recoveries:
-                platform.wait_until_healthy(BACK_WITHIN)
+            platform.wait_until_healthy(BACK_WITHIN)
             threading.Event().wait(chance.uniform(0.5, 3))
             before = services(platform)
             kill(VICTIMS[victim](platform))
@@ -138,6 +136,7 @@ def test_a_killed_part_loses_nothing_and_repeats_nothing(
     print(f"LILY_CRASH_SEED={SEED}")
     tenant = Tenant(platform)
     run = under_load(platform, tenant, victim, random.Random(f"{SEED} {victim}"))
+    platform.wait_until_healthy(BACK_WITHIN)
     acknowledged = run.ledger.events
     eventually(lambda: len(applied_ids(tenant)) >= len(acknowledged), BACK_WITHIN)
     assert set(applied_ids(tenant)) == set(acknowledged)  # I1

@@ -136,7 +136,7 @@ def test_a_move_loses_no_event_and_asks_for_patience_only_shortly(mover: tuple[T
     eventually(lambda: event_ids(there, tenant.name) == expected, 30)
     assert event_ids(shared_url(platform), tenant.name) == set()
     if writing.asked_back:
-        assert writing.asked_back[-1] - writing.asked_back[0] < 30
+        assert writing.asked_back[-1] - writing.asked_back[0] < 15
 
 
 def test_after_a_move_every_asset_and_its_history_are_what_was_accepted(

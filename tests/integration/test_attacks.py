@@ -51,7 +51,7 @@ def test_json_nested_ten_thousand_deep_is_refused_wherever_json_is_read(
             operation.method, concrete(operation), content=bomb, headers={"content-type": "application/json"}
         )
         assert 400 <= answer.status_code < 500, answer.text[:300]
-        assert time.perf_counter() - started < 15
+        assert time.perf_counter() - started < 2
 
 
 def test_a_compressed_bomb_is_not_inflated(running: Gateway) -> None:
@@ -68,7 +68,7 @@ INJECTIONS = [
     "orders' UNION SELECT 1, 'table', '{}' --",
     "%(tenant_id)s",
     "$1",
-    "\\'; SELECT pg_sleep(30); --",
+    "\\'; SELECT pg_sleep(5); --",
 ]
 
 
@@ -87,7 +87,7 @@ def test_text_from_callers_is_never_sql(running: Gateway, injection: str) -> Non
         assert "Orders" not in answer.text
     body = {"tenant_id": "acme", "username": injection, "password": injection}
     assert running.client.post("/lily/v1/auth/login", json=body).status_code in (401, 429)
-    assert time.perf_counter() - started < 25
+    assert time.perf_counter() - started < 4
     assert running.fetch("SELECT count(*) FROM audit")
 
 

@@ -43,7 +43,8 @@ def test_what_was_damaged_is_found_and_put_right_and_else_there_is_no_difference
 ) -> None:
     random_state(graph)
     said = [
-        Said(next_id(), at(0), "edge", True, "api", f"n{n}", f"n{n + 1}", "derived-from") for n in range(200)
+        Said(next_id(), at(0), "edge", True, "api", f"n{n}", f"n{n + 1}", "derived-from")
+        for n in range(1_000)
     ]
     graph.apply({"chain": [*said, Said(next_id(), at(0), "tag", True, "user", "n0", tags=("PII",))]})
     right, edges = (
@@ -62,14 +63,14 @@ def test_what_was_damaged_is_found_and_put_right_and_else_there_is_no_difference
     before = graph.connection.execute("SELECT coalesce(max(seq), 0) FROM tag_changes").fetchone()
     found_damage = check(spark, graph.url)
     damage = found(found_damage)
-    assert found_damage.facts == len(right) > 400
+    assert found_damage.facts == len(right) > 1_200
     assert (damage["missing_effective_tags"], damage["missing_edges"]) == (5, 3)
     assert damage["extra_effective_tags"] == 1
     assert damage["unrooted_facts"] >= 1
     assert found(repair(spark, graph.url, "", print)) == damage
     assert check(spark, graph.url).is_right
     one = check(spark, graph.url, "chain")
-    assert (one.is_right, one.edges, one.facts) == (True, 200, 201)
+    assert (one.is_right, one.edges, one.facts) == (True, 1_000, 1_001)
     assert [row[:5] for row in facts(graph)] == [row[:5] for row in right]
     assert graph.connection.execute("SELECT * FROM edges ORDER BY 1, 2, 3, 4").fetchall() == edges
     told = graph.connection.execute(

@@ -81,7 +81,7 @@ def test_without_kafka_a_write_is_refused_and_a_read_is_served(settings: Setting
         response = api.call("POST", ASSETS, json=ORDERS, headers={"prefer": "respond-async"})
         problem(response, 503, "unavailable")
         assert response.headers["retry-after"]
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 8
         assert api.call("GET", f"{ASSETS}/orders").status_code == 200
         health = api.client.get("/lily/v1/system/health")
         assert (health.status_code, health.json()["components"]["kafka"]["status"]) == (503, "unhealthy")
@@ -97,7 +97,7 @@ def test_without_postgres_nobody_is_known_to_be_allowed_and_that_is_said_in_time
         response = api.call("GET", f"{ASSETS}/orders")
         assert "PostgreSQL" in problem(response, 503, "unavailable")["detail"]
         assert response.headers["retry-after"]
-        assert time.monotonic() - started < 15
+        assert time.monotonic() - started < 4
         refused = api.call("POST", ASSETS, json=ORDERS, headers={"prefer": "respond-async"})
         problem(refused, 503, "unavailable")
         health = api.client.get("/lily/v1/system/health")
