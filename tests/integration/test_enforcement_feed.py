@@ -9,7 +9,7 @@ import pytest
 from enforcement_kit import enforcing, known_warehouse, register, rule, state, tag
 from rest_kit import Gateway, gateway
 
-from kit.enforced import Warehouse
+from kit.enforced import Warehouse, soon_reads
 from kit.eventually import eventually
 from kit.told import tell, told
 from lily.apps.enforcement import ENFORCER, EnforcementParts
@@ -40,14 +40,14 @@ def test_a_tag_told_by_the_log_masks_and_its_end_shows_again(api: Gateway, wareh
         # Until the enforcer follows the log from its end, what is told is found by reading everything.
         tag(api, place, "PII")
         tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme"))
-        eventually(lambda: ana.execute(value).fetchone() == (None,), 20)
+        soon_reads(ana, value, [(None,)])
         for _ in range(3):
             api.execute("DELETE FROM effective_tags")
             tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme"))
-            eventually(lambda: ana.execute(value).fetchone() == ("ada@example.org",), 20)
+            soon_reads(ana, value, [("ada@example.org",)])
             tag(api, place, "PII")
             tell(api.settings.kafka, told(place, ChangeKind.TAGS, "acme", event_id=str(uuid4())))
-            eventually(lambda: ana.execute(value).fetchone() == (None,), 20)
+            soon_reads(ana, value, [(None,)])
 
 
 def test_a_new_table_has_its_database_scraped_at_once(

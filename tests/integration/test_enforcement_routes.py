@@ -16,7 +16,7 @@ from enforcement_kit import PROTECTION, enforcing, known_warehouse, register, ru
 from rest_kit import Gateway, gateway, problem
 from typer.testing import CliRunner
 
-from kit.enforced import Warehouse
+from kit.enforced import Warehouse, soon_reads
 from kit.eventually import eventually
 from lily.apps.cli import app
 from lily.domain.errors import LilyError
@@ -76,7 +76,7 @@ def test_rules_and_requests_are_followed_told_and_taken_back(running: Gateway, w
         value = "SELECT email FROM customers WHERE id = 1"
         tag(running, email, "followed")
         rule_id = rule(running, tag="followed", mask={"kind": "constant", "value": "hidden"})
-        eventually(lambda: ana.execute(value).fetchone() == ("hidden",), 10)
+        soon_reads(ana, value, [("hidden",)], 10)
         owner = warehouse.roles["owner"]
         eventually(lambda: owner in {each["role"] for each in state(running, connector_id)["excepted"]}, 10)
         found = state(running, connector_id)
@@ -92,7 +92,7 @@ def test_rules_and_requests_are_followed_told_and_taken_back(running: Gateway, w
         assert answer.status_code == 200, answer.text
         assert answer.json()["failed"] == {}
         assert running.call("DELETE", f"{PROTECTION}/rules/{rule_id}").status_code == 204
-        eventually(lambda: ana.execute(value).fetchone() == ("ada@example.org",), 10)
+        soon_reads(ana, value, [("ada@example.org",)], 10)
         ana.close()
         place = f"/lily/v1/connectors/acme/{connector_id}"
         problem(running.call("DELETE", place), 409, "still_in_use")
@@ -126,7 +126,7 @@ def test_of_two_enforcers_one_works_and_the_other_takes_over(running: Gateway, w
     try:
         rule(running, tag="shared")
         ana = warehouse.connect("ana")
-        eventually(lambda: ana.execute("SELECT DISTINCT email FROM orders").fetchall() == [(None,)], 20)
+        soon_reads(ana, "SELECT DISTINCT email FROM orders", [(None,)])
     finally:
         second.__exit__(None, None, None)
 

@@ -11,7 +11,7 @@ import pytest
 from enforcement_kit import enforcing, know, known_warehouse, register, rule, state, tag
 from rest_kit import Gateway, gateway, problem
 
-from kit.enforced import Warehouse
+from kit.enforced import Warehouse, soon_reads
 from kit.eventually import eventually
 from lily.settings import Settings
 from lily.targets.enforcement.connections import Connection
@@ -49,7 +49,7 @@ def test_a_secret_that_cannot_be_read_stops_one_database_and_no_other(
         assert running.call("DELETE", f"{place}/{broken}").status_code == 204, "nothing was done there"
         problem(running.call("DELETE", f"{place}/{connector_id}"), 409, "still_in_use")
         ana = warehouse.connect("ana")
-        eventually(lambda: ana.execute("SELECT DISTINCT email FROM orders").fetchall() == [(None,)], 20)
+        soon_reads(ana, "SELECT DISTINCT email FROM orders", [(None,)])
         assert running.call("DELETE", f"{place}/{connector_id}?abandon=true").status_code == 204
 
 
@@ -127,7 +127,7 @@ def test_a_table_made_with_a_name_that_is_to_be_protected_is_found_without_a_scr
         warehouse.run("SET ROLE {owner}; CREATE TABLE later AS SELECT 'secret' AS email")
         warehouse.run("GRANT SELECT ON later TO {ana}; RESET ROLE")
         ana = warehouse.connect("ana")
-        eventually(lambda: ana.execute("SELECT email FROM later").fetchall() == [(None,)], 10)
+        soon_reads(ana, "SELECT email FROM later", [(None,)], 10)
 
 
 def test_the_ledger_tells_what_was_carried_out_and_that_the_rest_waits(
@@ -141,7 +141,7 @@ def test_the_ledger_tells_what_was_carried_out_and_that_the_rest_waits(
         eventually(lambda: state(running, connector_id).get("state") == "enforced", 20)
         ana = warehouse.connect("ana")
         query = "SELECT DISTINCT name FROM customers"
-        eventually(lambda: ana.execute(query).fetchall() == [(None,)], 20)
+        soon_reads(ana, query, [(None,)])
         ana.autocommit = False
         ana.execute(query)
         rule(running, tag="second")

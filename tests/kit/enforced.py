@@ -9,6 +9,7 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
+from kit.eventually import eventually
 from lily.domain.external_ids import qualified
 from lily.domain.masks import Mask
 from lily.domain.protection import Effect, Protection
@@ -147,6 +148,14 @@ class Warehouse:
 
     def _on_server(self, statement: sql.Composed) -> None:
         self._server.execute(statement)
+
+
+def soon_reads(
+    session: Connection, query: LiteralString, rows: list[tuple[Any, ...]], within: float = 20
+) -> None:
+    """A query that was planned before a mask came, and is carried out after it, is refused: ask again."""
+    refused = (psycopg.errors.InsufficientPrivilege,)
+    eventually(lambda: session.execute(query).fetchall() == rows, within, refused)
 
 
 def masked(mask: Mask | None = None, *spared: str, rule: str = "rule") -> Protection:
