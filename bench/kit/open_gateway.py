@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+import uvicorn
 from fastapi import FastAPI, Request
-from granian import Granian
-from granian.constants import Interfaces
 
 from lily.access.calls import authenticate
 from lily.access.decisions import Action, Decision, Resource
 from lily.access.principals import Principal
 from lily.apps import gateway
+from lily.apps.listeners import http_options
 from lily.domain.conditions import Circumstances
 from lily.settings import load_settings
 
@@ -43,7 +43,7 @@ class OpenAccess:
 
 
 def worker_app() -> FastAPI:
-    """Called by Granian in every worker process."""
+    """Called by uvicorn in every worker process."""
     app = gateway.worker_app()
     app.state.access = OpenAccess()
     app.dependency_overrides[authenticate] = _everybody
@@ -60,16 +60,8 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path, required=True)
     data_dir = parser.parse_args().data_dir.absolute()
     os.environ[gateway.DATA_DIR_VARIABLE] = str(data_dir)
-    Granian(
-        "bench.kit.open_gateway:worker_app",
-        factory=True,
-        interface=Interfaces.ASGI,
-        address="127.0.0.1",
-        port=load_settings(data_dir).gateway.port,
-        backlog=1024,
-        backpressure=512,
-        log_access=False,
-    ).serve()
+    options = http_options(load_settings(data_dir).gateway)
+    uvicorn.run("bench.kit.open_gateway:worker_app", factory=True, **options)
 
 
 if __name__ == "__main__":

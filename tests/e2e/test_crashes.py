@@ -32,7 +32,6 @@ BACK_WITHIN = 180.0
 #: In an order that leaves time for another pipeline to stand by before the next one dies.
 VICTIMS: dict[str, Callable[[Platform], int]] = {
     "gateway": lambda platform: platform.pids()["gateway"],
-    "gateway's worker": lambda platform: descendant(platform, "gateway", "python"),
     "streams": lambda platform: platform.pids()["streams"],
     "kafka": lambda platform: platform.pids()["kafka"],
     "postgres": lambda platform: platform.pids()["postgres"],
@@ -48,9 +47,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 
 def descendant(platform: Platform, part: str, name: str) -> int:
-    """The youngest child with this name: Granian also has a process that only tracks resources."""
-    found = [process for process in platform.descendants(part) if process.name().startswith(name)]
-    return int(max(found, key=lambda process: process.memory_info().rss).pid)
+    return next(int(each.pid) for each in platform.descendants(part) if each.name().startswith(name))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 from collections.abc import Iterator
@@ -15,15 +14,14 @@ from uuid import UUID
 import grpc
 import httpx
 import psycopg
+import uvicorn
 from confluent_kafka import Consumer, TopicPartition
-from granian.constants import Interfaces
-from granian.server.embed import Server
 from httpx import Response
 
 from kit.eventually import eventually
 from lily.access.tokens import mint_token
 from lily.apps.gateway import build_app
-from lily.apps.listeners import tls_options
+from lily.apps.listeners import http_options
 from lily.domain.event_ids import new_batch_id
 from lily.log.producer import client_config
 from lily.log.topics import Topic
@@ -125,9 +123,10 @@ class Gateway:
 def gateway(settings: Settings, port: int = 0) -> Iterator[Gateway]:
     """The gateway's own application on its own server, in a thread of this process."""
     port = port or free_port()
-    tls = tls_options(settings.gateway)
-    server = Server(build_app(settings), address="127.0.0.1", port=port, interface=Interfaces.ASGI, **tls)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve()))
+    tls = settings.gateway.tls_certificate
+    options = http_options(settings.gateway) | {"port": port}
+    server = uvicorn.Server(uvicorn.Config(build_app(settings), **options))
+    thread = threading.Thread(target=server.run)
     thread.start()
     try:
         url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
@@ -142,7 +141,7 @@ def gateway(settings: Settings, port: int = 0) -> Iterator[Gateway]:
             if "channel" in vars(api):
                 api.channel.close()
     finally:
-        server.stop()
+        server.should_exit = True
         thread.join(20)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -210,7 +211,6 @@ def test_who_is_refused_before_all_is_read_is_heard_again_on_the_same_connection
     "declared",
     [
         {"content-length": "99999999"},
-        {"content-length": "9"},
         {"content-length": "9", "expect": "100-continue"},
         {"transfer-encoding": "chunked"},
     ],
@@ -226,3 +226,43 @@ def test_who_is_refused_and_does_not_send_all_is_told_that_the_connection_ends(
     answer = caller.getresponse()
     assert (answer.status, answer.getheader("connection")) == (401, "close")
     caller.close()
+
+
+def test_who_is_refused_and_sends_the_rest_late_is_heard_again(running: Gateway) -> None:
+    caller = http.client.HTTPConnection(running.client.base_url.host, running.client.base_url.port or 0)
+    caller.putrequest("POST", ASSETS)
+    caller.putheader("content-length", "9")
+    caller.endheaders()
+    answer = caller.getresponse()
+    assert (answer.status, answer.getheader("connection")) == (401, None)
+    answer.read()
+    caller.send(b" " * 9)
+    caller.request("GET", "/livez")
+    assert caller.getresponse().status == 200
+    caller.close()
+
+
+@pytest.mark.parametrize("piece", [b"a" * 10_000, b"\r\nx: a" * 1000], ids=["one header", "many headers"])
+def test_a_head_without_end_is_not_kept_in_memory(running: Gateway, piece: bytes) -> None:
+    with raw_connection(running) as caller:
+        caller.sendall(b"GET /livez HTTP/1.1\r\nhost: ")
+        with pytest.raises(ConnectionError):
+            caller.sendall(piece * 1000)
+
+
+def test_who_does_not_say_what_they_want_is_not_waited_for(
+    running: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lily.apps.heads._PATIENCE_SECONDS", 0.3)
+    for beginning in (b"", b"GET /livez HTTP/1.1\r\nhost: ", b"GET /livez HTTP/1.1\r\nhost: lily\r\n\r\nGET"):
+        with raw_connection(running) as caller:
+            caller.sendall(beginning)
+            heard = b""
+            while more := caller.recv(1000):
+                heard += more
+            assert heard.startswith(b"HTTP/1.1 200 ") == (b"\r\n\r\n" in beginning)
+
+
+def raw_connection(running: Gateway) -> socket.socket:
+    url = running.client.base_url
+    return socket.create_connection((url.host, url.port or 80), timeout=10)

@@ -1,4 +1,4 @@
-"""The gateway process: REST on Granian, and gRPC, in and out."""
+"""The gateway process: REST on uvicorn, and gRPC, in and out."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import gc
 import os
 from pathlib import Path
 
+import uvicorn
 from fastapi import FastAPI
-from granian import Granian
-from granian.constants import Interfaces
 
 from lily.access.origins import read_networks
 from lily.apps.gateway_parts import GatewayParts
-from lily.apps.listeners import tls_options
+from lily.apps.listeners import http_options
 from lily.apps.processes import parser_of, run_process
 from lily.ingest.rest.bodies import body_schemas
 from lily.repositories.keyrings import open_keyring
@@ -46,7 +45,7 @@ def build_app(settings: Settings) -> FastAPI:
 
 
 def worker_app() -> FastAPI:
-    """Called by Granian in every worker process."""
+    """Called by uvicorn in every worker process."""
     settings = load_settings(Path(os.environ[DATA_DIR_VARIABLE]))
     configure_logging(COMPONENT, settings.telemetry.log_level)
     configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)
@@ -65,22 +64,8 @@ def main() -> None:
 
 def serve(settings: Settings) -> None:
     """Serve until a signal asks to stop; every worker builds its own application."""
-    gateway = settings.gateway
     open_keyring(settings.secrets)  # a start without the key of secrets fails here, not at the first secret
-    Granian(
-        "lily.apps.gateway:worker_app",
-        factory=True,
-        interface=Interfaces.ASGI,
-        address=gateway.host,
-        port=gateway.port,
-        workers=gateway.workers,
-        backlog=1024,
-        backpressure=512,
-        respawn_failed_workers=True,
-        workers_kill_timeout=10,
-        log_access=False,
-        **tls_options(gateway),
-    ).serve()
+    uvicorn.run("lily.apps.gateway:worker_app", factory=True, **http_options(settings.gateway))
 
 
 if __name__ == "__main__":

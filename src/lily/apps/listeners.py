@@ -1,19 +1,45 @@
-"""How a listener speaks TLS, from its settings; a half-set or unreadable certificate stops the start."""
+"""How HTTP is served, from the settings; a half-set or unreadable certificate stops the start."""
 
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from granian.constants import SSLProtocols
-
+from lily.apps.heads import BoundedHeads
 from lily.domain.errors import MisconfiguredError
 from lily.settings import GatewaySettings
 
+#: As long as a pool of connections is usually kept: whoever closes first loses somebody's next request.
+_IDLE_SECONDS = 75
+_STOP_SECONDS = 10
+_LONGEST_MESSAGE = 64 * 1024
+
+
+def http_options(gateway: GatewaySettings) -> dict[str, Any]:
+    """Uvicorn's options; who asks is read from headers of trusted proxies by Lily itself."""
+    return {
+        "host": gateway.host,
+        "port": gateway.port,
+        "workers": gateway.workers,
+        "loop": "uvloop",
+        "http": BoundedHeads,
+        "ws": "websockets-sansio",
+        "ws_max_size": _LONGEST_MESSAGE,
+        "ws_per_message_deflate": False,
+        "proxy_headers": False,
+        "server_header": False,
+        "access_log": False,
+        "log_config": None,
+        "log_level": "warning",
+        "timeout_keep_alive": _IDLE_SECONDS,
+        "timeout_graceful_shutdown": _STOP_SECONDS,
+        **tls_options(gateway),
+    }
+
 
 def tls_options(gateway: GatewaySettings) -> dict[str, Any]:
-    """Granian's options; empty when no certificate is set."""
+    """Uvicorn's options about TLS; empty when no certificate is set."""
     certificate, key, ca = gateway.tls_certificate, gateway.tls_key, gateway.tls_client_ca
     if bool(certificate) != bool(key):
         raise MisconfiguredError("set LILY_GATEWAY_TLS_CERTIFICATE and LILY_GATEWAY_TLS_KEY, or neither")
@@ -24,18 +50,15 @@ def tls_options(gateway: GatewaySettings) -> dict[str, Any]:
         )
     if not certificate:
         return {}
-    _check(certificate, key, ca)
-    options: dict[str, Any] = {"ssl_cert": Path(certificate), "ssl_key": Path(key)}
-    options["ssl_protocol_min"] = SSLProtocols.tls12
-    if ca:
-        options |= {"ssl_ca": Path(ca), "ssl_client_verify": gateway.tls_client == "required"}
-    return options
+    _context(gateway)  # fails here, where the variable can be named, rather than in a worker
+    return {"ssl_context_factory": partial(_context, gateway)}
 
 
-def _check(certificate: str, key: str, ca: str) -> None:
-    """Fail here, where the variable can be named, rather than in a worker."""
+def _context(gateway: GatewaySettings, *_: object) -> ssl.SSLContext:
+    certificate, key, ca = gateway.tls_certificate, gateway.tls_key, gateway.tls_client_ca
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
         raise MisconfiguredError(
@@ -45,5 +68,8 @@ def _check(certificate: str, key: str, ca: str) -> None:
     try:
         if ca:
             context.load_verify_locations(ca)
+            is_required = gateway.tls_client == "required"
+            context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
     except (OSError, ssl.SSLError) as error:
         raise MisconfiguredError(f"LILY_GATEWAY_TLS_CLIENT_CA: {ca} is no certificate: {error}") from None
+    return context

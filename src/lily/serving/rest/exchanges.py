@@ -72,7 +72,7 @@ class _Exchange:
             given = message.setdefault("headers", [])
             names = {name for name, _ in given}
             message["headers"] = [*given, *(each for each in self._headers() if each[0] not in names)]
-            if not await self._incoming.is_finished():
+            if not self._incoming.is_soon_over():
                 message["headers"].append((b"connection", b"close"))
         await self._send(message)
 
