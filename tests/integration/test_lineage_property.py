@@ -13,7 +13,8 @@ from kit.lineage_model import Said
 from kit.lineage_runs import Graph, difference, history, random_edges
 from kit.model import Event
 from lily.domain.assets import Field
-from lily.repositories.postgres.lineage import ALL_TYPES, Edges
+from lily.repositories.postgres.edges import Edges
+from lily.repositories.postgres.lineage import ALL_TYPES
 from lily.repositories.postgres.queries import load
 
 #: Sequences of operations; `LILY_LINEAGE_SEQUENCES=100000` for a long run.
@@ -169,11 +170,11 @@ def test_lineage_as_of_now_is_the_lineage_whatever_its_sources_disagree_about(gr
         asked = {"tenant_id": tenant, "as_of": at(60), "types": list(ALL_TYPES), "most": 10_000}
         asked |= {"upstream": False, "frontier": "a\x1fb\x1fc"}
         then, now = (
-            list(Edges.read(graph.connection.execute(queries[name], asked).fetchall()[0]))
-            for name in ("edges_as_of", "edges_downstream")
+            sorted(Edges.read(graph.connection.execute(queries[name], asked).fetchall()[0]).documents())
+            for name in ("edges_as_of", "described_downstream")
         )
-        assert sorted(then) == sorted(now)
-        found += sum(len(json.loads(edge.shown)["sources"]) > 1 for edge in then)
+        assert then == now
+        found += sum(len(json.loads(edge)["sources"]) > 1 for edge in then)
     assert found > 20, "hardly any edge has two sources: this shows nothing"
 
 

@@ -12,7 +12,8 @@ from lily.access.assets import AssetGuard
 from lily.access.calls import Call
 from lily.access.decisions import ASSET
 from lily.domain.lineage import Direction
-from lily.repositories.postgres.lineage import ALL_TYPES, Edges, Hop, Node, PostgresLineage, StoredEdge
+from lily.repositories.postgres.edges import EdgeKey, Edges
+from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLineage
 
 #: A walk stops here, or at as many assets as it is told, and says so.
 MAX_EDGES = 500_000
@@ -30,6 +31,8 @@ class Walk:
     types: Sequence[str] = ALL_TYPES
     as_of: datetime | None = None
     remove_deleted: bool = False
+    #: Whether most of the edges are going to be shown.
+    is_described: bool = False
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class Lineage:
         walked.nodes |= await self.edges.nodes(call.tenant_id, unseen)
         return [walked.nodes[asset_id] for asset_id in ids]
 
-    async def note_edges(self, call: Call, edges: Iterable[StoredEdge]) -> None:
+    async def note_edges(self, call: Call, edges: Iterable[EdgeKey]) -> None:
         """Have the audit know that the tagged assets at the ends of these were shown."""
         ends = list(dict.fromkeys(end for edge in edges for end in (edge.from_id, edge.to_id)))
         nodes = (await self.edges.nodes(call.tenant_id, ends)).values() if ends else ()
@@ -104,9 +107,10 @@ class Lineage:
 
     async def _walk(self, call: Call, walk: Walk, upstream: bool, found: Walked) -> AsyncIterator[None]:
         frontier, seen = [walk.start], {walk.start}
-        known = set(found.edges.each_key())  # of the other way; on one way no edge is met twice
+        known = set(found.edges)  # of the other way; on one way no edge is met twice
         for depth in range(1, walk.depth + 1):
-            hop = Hop(frontier, upstream, walk.types, walk.as_of, MAX_EDGES - len(found.edges) + 1)
+            most = MAX_EDGES - len(found.edges) + 1
+            hop = Hop(frontier, upstream, walk.types, walk.as_of, most, walk.is_described)
             edges = await self.edges.step(call.tenant_id, hop) if frontier else Edges()
             if not edges:
                 return
@@ -140,26 +144,27 @@ class Lineage:
             found.nodes.update((each, nodes[each]) for each in seen)
         found.depths.update(dict.fromkeys(seen, depth))
 
-    async def paths(self, call: Call, start: str, end: str, depth: int) -> tuple[list[StoredEdge], bool]:
+    async def paths(self, call: Call, start: str, end: str, depth: int) -> tuple[Edges, bool]:
         """A shortest path from one asset to another, and whether the search was cut short."""
         found = await self.walk(call, Walk(start, Direction.DOWNSTREAM, depth))
-        into: dict[str, list[StoredEdge]] = {}
-        for edge in found.edges:
-            into.setdefault(edge.to_id, []).append(edge)
-        path: list[StoredEdge] = []
+        into: dict[str, list[tuple[EdgeKey, int]]] = {}
+        for number, edge in enumerate(found.edges):
+            into.setdefault(edge.to_id, []).append((edge, number))
+        path = Edges()
         at = end
         while at != start and at in found.depths:
-            shorter = [e for e in into.get(at, ()) if found.depths[e.from_id] < found.depths[at]]
+            shorter = [each for each in into.get(at, ()) if found.depths[each[0].from_id] < found.depths[at]]
             if not shorter:
                 break
-            path.append(min(shorter, key=lambda edge: edge.key))
-            at = path[-1].from_id
-        return (path[::-1] if at == start else []), found.truncated
+            edge, number = min(shorter)
+            path.extend(found.edges.part(number, 1))
+            at = edge.from_id
+        return (path.reversed() if at == start else Edges()), found.truncated
 
 
-def _admitted(edges: Edges, found: Walked, upstream: bool, known: set[tuple[str, str, str]]) -> Edges:
+def _admitted(edges: Edges, found: Walked, upstream: bool, known: set[EdgeKey]) -> Edges:
     """Those of a hop's edges that lead to what is shown and are not known yet."""
     ends = edges.from_ids if upstream else edges.to_ids
     if not found.depths.keys() >= set(ends):
         edges = edges.where(end in found.depths for end in ends)
-    return edges.where(key not in known for key in edges.each_key()) if known else edges
+    return edges.where(key not in known for key in edges) if known else edges

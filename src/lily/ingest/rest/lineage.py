@@ -36,7 +36,8 @@ from lily.ingest.rest.writing import (
     raise_refusal,
 )
 from lily.ingest.sql_lineage import DerivedEdge, derive_edges, tables_in
-from lily.repositories.postgres.lineage import Hop, PostgresLineage, StoredEdge
+from lily.repositories.postgres.edges import EdgeKey
+from lily.repositories.postgres.lineage import Hop, PostgresLineage
 
 LINEAGE = f"{ASSETS}/lineage"
 _ONE: Decoder[Relationship] = Decoder(Relationship)
@@ -125,19 +126,19 @@ class LineageWrites:
         raise_first(await self._writer.authorise(write, [(end, {}) for end in ends]))
         await self._writer.require_sight(write, [edge.to_id for edge in edges])
         protections = self._writer.guard.protections
-        await protections.require_edges(call, {edge.key: [EVERY_TAG] for edge in edges})
+        await protections.require_edges(call, {edge: [EVERY_TAG] for edge in edges})
         contained = [edge.to_id for edge in edges if edge.relationship_type == RelationshipType.CONTAINS]
         await protections.require_contained(call, contained)
         drafts = [draft_edge_retraction(_named(edge, source), write.arrival) for edge in edges]
         return answer(await record(self._writer, write, drafts), {"retracted": len(edges)})
 
-    async def _edges_of(self, write: Write, asset_id: str, to_asset_id: str | None) -> list[StoredEdge]:
+    async def _edges_of(self, write: Write, asset_id: str, to_asset_id: str | None) -> list[EdgeKey]:
         tenant_id = write.arrival.tenant_id
         below = await self._lineage.step(tenant_id, Hop([asset_id], upstream=False))
         if to_asset_id is not None:
             return [edge for edge in below if edge.to_id == to_asset_id]
         above = await self._lineage.step(tenant_id, Hop([asset_id], upstream=True))
-        return list({edge.key: edge for edge in (*below, *above)}.values())
+        return list(dict.fromkeys((*below, *above)))
 
 
 async def require_flow(writer: Writer, write: Write, relationships: Sequence[Fields]) -> None:
@@ -174,7 +175,7 @@ def answer(receipt: Receipt, content: Fields) -> Response:
     return JSONResponse(body, 200, accepted_headers(receipt))
 
 
-def _named(edge: StoredEdge, source: str) -> Fields:
+def _named(edge: EdgeKey, source: str) -> Fields:
     return {
         "from_asset_id": edge.from_id,
         "to_asset_id": edge.to_id,

@@ -2,73 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import compress
+from itertools import chain
 from typing import Any, NamedTuple
 
 from lily.domain.lineage import RelationshipType
-from lily.repositories.postgres.pool import Database
+from lily.repositories.postgres.edges import BETWEEN, Edges, parts
+from lily.repositories.postgres.pool import Database, Row
 from lily.repositories.postgres.queries import load
 
 _QUERIES = load("lineage.sql")
 ALL_TYPES = tuple(kind.value for kind in RelationshipType)
-#: Ids asked for in one statement: few enough that it never pays to read a whole table instead.
-_AT_ONCE = 2000
-#: Separates ids and documents in one long text: no id and no JSON has it.
-_BETWEEN = "\x1f"
 
 
-class StoredEdge(NamedTuple):
-    from_id: str
-    to_id: str
-    relationship_type: str
-    shown: str  # the edge as JSON, as every interface shows it
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self[:3]
-
-
-@dataclass(slots=True)
-class Edges:
-    """Edges as columns, in the order they were found: of very many, few are looked at one by one."""
-
-    from_ids: list[str] = field(default_factory=list)
-    to_ids: list[str] = field(default_factory=list)
-    relationship_types: list[str] = field(default_factory=list)
-    shown: list[str] = field(default_factory=list)
-
-    @classmethod
-    def read(cls, columns: Sequence[str | None]) -> Edges:
-        """What a question about edges is answered with: one long text per column, or nothing."""
-        return cls(*(column.split(_BETWEEN) if column else [] for column in columns))
-
-    def __len__(self) -> int:
-        return len(self.shown)
-
-    def __iter__(self) -> Iterator[StoredEdge]:
-        return map(StoredEdge._make, zip(*self._columns(), strict=True))
-
-    def extend(self, more: Edges) -> None:
-        for column, rest in zip(self._columns(), more._columns(), strict=True):
-            column += rest
-
-    def part(self, first: int, size: int) -> Edges:
-        return Edges(*(column[first : first + size] for column in self._columns()))
-
-    def where(self, holds: Iterable[bool]) -> Edges:
-        """Those of them for which it holds."""
-        chosen = list(holds)
-        return Edges(*(list(compress(column, chosen)) for column in self._columns()))
-
-    def each_key(self) -> Iterator[tuple[str, str, str]]:
-        return zip(self.from_ids, self.to_ids, self.relationship_types, strict=True)
-
-    def _columns(self) -> tuple[list[str], ...]:
-        return self.from_ids, self.to_ids, self.relationship_types, self.shown
+#: Edges that are looked for one by one in one statement.
+_EDGES_AT_ONCE = 1000
+#: For the documents of all who ask: the rest of the pool is for everything else.
+_CONNECTIONS = 3
 
 
 class Node(NamedTuple):
@@ -85,6 +39,14 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeDocuments:
+    """Of assets that there are: JSON that lacks its end, and the tags of those that have some."""
+
+    opened: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+@dataclass(frozen=True, slots=True)
 class Hop:
     """One step of a traversal: from where, which way, over which edges, at what time."""
 
@@ -93,31 +55,69 @@ class Hop:
     types: Sequence[str] = ALL_TYPES
     as_of: datetime | None = None
     most: int = 100_000
+    #: Whether the edges come described; at a time they always do.
+    is_described: bool = False
 
 
 class PostgresLineage:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._turns = asyncio.Semaphore(_CONNECTIONS)
 
     async def step(self, tenant_id: str, hop: Hop) -> Edges:
         """The edges that leave the frontier, at most so many."""
-        name = "edges_as_of" if hop.as_of else "edges_upstream" if hop.upstream else "edges_downstream"
+        way = "upstream" if hop.upstream else "downstream"
+        name = "edges_as_of" if hop.as_of else f"described_{way}" if hop.is_described else f"edges_{way}"
         asked: dict[str, Any] = {"tenant_id": tenant_id, "types": list(hop.types)}
         if hop.as_of:
             asked |= {"as_of": hop.as_of, "upstream": hop.upstream}
         edges = Edges()
-        for some in _parts(hop.frontier):
+        for some in parts(hop.frontier):
             asked |= {"frontier": some, "most": hop.most - len(edges)}
-            edges.extend(Edges.read((await self._database.fetch(_QUERIES[name], asked))[0]))
+            rows = await self._database.fetch(_QUERIES[name], asked)
+            edges.extend(Edges.read(rows[0]))
             if len(edges) >= hop.most:
                 break
         return edges
+
+    async def described(self, tenant_id: str, edges: Edges) -> Edges:
+        """The same edges, described."""
+        if edges.about or not edges:
+            return edges
+        found = Edges()
+        for first in range(0, len(edges), _EDGES_AT_ONCE):
+            some = edges.part(first, _EDGES_AT_ONCE)
+            asked = {"tenant_id": tenant_id, **some.keys()}
+            ((about, asserted_at),) = await self._database.fetch(_QUERIES["describe_edges"], asked)
+            some.about, some.asserted_at = about.split(BETWEEN), asserted_at.split(BETWEEN)
+            found.extend(some)
+        return found
+
+    async def node_documents(self, tenant_id: str, asset_ids: Sequence[str]) -> NodeDocuments:
+        """What is known of these as JSON; some of many are asked for at the same time."""
+
+        async def ask(name: str, some: str) -> list[Row]:
+            async with self._turns:
+                asked = {"tenant_id": tenant_id, "asset_ids": some}
+                return await self._database.fetch(_QUERIES[name], asked)
+
+        texts = list(parts(asset_ids))
+        found = await asyncio.gather(
+            *(ask("node_documents", some) for some in texts), *(ask("list_node_tags", some) for some in texts)
+        )
+        documents = NodeDocuments()
+        for ((ids, shown),) in found[: len(texts)]:
+            if ids:
+                documents.opened.update(zip(ids.split(BETWEEN), shown.split(BETWEEN), strict=True))
+        for asset_id, tag in chain.from_iterable(found[len(texts) :]):
+            documents.tags[asset_id].add(tag)
+        return documents
 
     async def nodes(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, Node]:
         """What is known of each of these, in their order."""
         tags: dict[str, set[str]] = defaultdict(set)
         known: dict[str, Node] = {}
-        for some in _parts(asset_ids):
+        for some in parts(asset_ids):
             asked = {"tenant_id": tenant_id, "asset_ids": some}
             for asset_id, tag in await self._database.fetch(_QUERIES["list_node_tags"], asked):
                 tags[asset_id].add(tag)
@@ -143,18 +143,6 @@ class PostgresLineage:
 
     async def validity(self, tenant_id: str, edges: Edges) -> dict[tuple[str, str, str], datetime]:
         """Since when each edge is there without interruption."""
-        asked = {
-            "tenant_id": tenant_id,
-            "from_ids": edges.from_ids,
-            "to_ids": edges.to_ids,
-            "types": edges.relationship_types,
-        }
+        asked = {"tenant_id": tenant_id, **edges.keys()}
         rows = await self._database.fetch(_QUERIES["edge_validity"], asked)
         return {(row[0], row[1], row[2]): row[3] for row in rows if row[3] is not None}
-
-
-def _parts(ids: Sequence[str]) -> Iterator[str]:
-    """In the order of the index, a bounded number at a time, as one text: an array takes longer to write."""
-    ordered = sorted(ids)
-    for first in range(0, len(ordered), _AT_ONCE):
-        yield _BETWEEN.join(ordered[first : first + _AT_ONCE])

@@ -20,7 +20,7 @@ from lily.settings import DatabaseSettings
 
 CONNECT_SECONDS = 2
 STATEMENT_MS = 5000
-_OPTIONS = f"-c timezone=UTC -c statement_timeout={STATEMENT_MS} -c jit=off"
+_OPTIONS = f"-c timezone=UTC -c datestyle=ISO -c statement_timeout={STATEMENT_MS} -c jit=off"
 
 Row = tuple[Any, ...]
 Connection = psycopg.AsyncConnection[Row]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -17,7 +18,8 @@ from lily.access.requests import MalformedRequest, check_id
 from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.domain.lineage import Direction
-from lily.repositories.postgres.lineage import ALL_TYPES, Edges, Node, StoredEdge
+from lily.repositories.postgres.edges import Edges
+from lily.repositories.postgres.lineage import ALL_TYPES, Node, NodeDocuments
 from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
@@ -71,23 +73,28 @@ class LineageReads:
         start = await self._start(call, asset_id, column)
         moment = read_moment("as_of", as_of) if as_of else None
         walk = Walk(start, direction, depth, _types(types), moment, remove_deleted)
-        walked = await self._walk(call, walk)
         question = ("lineage", call.tenant_id, repr(walk))
         first = self._tokens.read(page_token, question)[0] if page_token else 0
         size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
+        walked = await self._walk(call, replace(walk, is_described=size > DEFAULT_PAGE))
         page, more = walked.edges.part(first, size), len(walked.edges) > first + size
-        ends = walked.depths if not more and first == 0 else _ends(page)
-        nodes = await self._lineage.describe(call, walked, ends)
-        call.notebook.note_shown([node.asset_id for node in nodes if node.tags], "lineage")
+        ends = list(walked.depths if not more and first == 0 else _ends(page))
+        described, nodes = await asyncio.gather(
+            self._lineage.edges.described(call.tenant_id, page),
+            self._lineage.edges.node_documents(call.tenant_id, ends),
+        )
+        call.notebook.note_shown([end for end in ends if end in nodes.tags], "lineage")
         since = await self._validity(call, page, walk)
         content = {
             "asset_id": start,
-            "nodes": [_node(node, walked.depths[node.asset_id]) for node in nodes],
             "truncated": walked.truncated,
             "next_page_token": self._tokens.issue((first + size,), question) if more else "",
         }
-        shown = [_dated(edge, since.get(edge.key)) for edge in page] if since else page.shown
-        return _answer(content, relationships=shown)
+        shown = described.documents()
+        if since:
+            shown = [_dated(*each) for each in zip(shown, map(since.get, page), strict=True)]
+        told = _node_texts(nodes, {end: walked.depths[end] for end in ends})
+        return _answer(content, nodes=told, relationships=filter(None, shown))
 
     async def impact(
         self, request: Request, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
@@ -133,8 +140,9 @@ class LineageReads:
         """A shortest way by which one asset leads to another; no edges when there is none."""
         path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
         await self._lineage.note_edges(call, path)
+        shown = await self._documents(call, path)
         content = {"from": from_, "to": to, "truncated": truncated and not path}
-        return _answer(content, paths=[f"[{','.join(edge.shown for edge in path)}]"] if path else [])
+        return _answer(content, paths=[f"[{','.join(shown)}]"] if shown else [])
 
     async def diff(
         self,
@@ -153,11 +161,11 @@ class LineageReads:
         )
         after = await self._lineage.walk(call, Walk(asset_id, direction, depth, ALL_TYPES, after_at))
         content = {"asset_id": asset_id, "truncated": before.truncated or after.truncated}
-        were, are = set(before.edges.each_key()), set(after.edges.each_key())
-        added = [edge for edge in after.edges if edge.key not in were]
-        removed = [edge for edge in before.edges if edge.key not in are]
+        were, are = set(before.edges), set(after.edges)
+        added = after.edges.where(edge not in were for edge in after.edges)
+        removed = before.edges.where(edge not in are for edge in before.edges)
         await self._lineage.note_edges(call, [*added, *removed])
-        shown = {"added": [each.shown for each in added], "removed": [each.shown for each in removed]}
+        shown = {"added": await self._documents(call, added), "removed": await self._documents(call, removed)}
         return _answer(content, **shown)
 
     async def _start(self, call: Call, asset_id: str, column: str | None) -> str:
@@ -177,6 +185,10 @@ class LineageReads:
         ):
             return walked
         raise NotFound(f"there is no asset {walk.start!r}")
+
+    async def _documents(self, call: Call, edges: Edges) -> list[str]:
+        described = await self._lineage.edges.described(call.tenant_id, edges)
+        return list(filter(None, described.documents()))
 
     async def _validity(self, call: Call, edges: Edges, walk: Walk) -> dict[Any, datetime]:
         """Since when these edges are there; of very many it is not asked."""
@@ -226,15 +238,24 @@ def _node(node: Node, depth: int) -> dict[str, Any]:
     }
 
 
-def _dated(edge: StoredEdge, valid_from: datetime | None) -> str:
+def _node_texts(nodes: NodeDocuments, depths: Mapping[str, int]) -> Iterator[str]:
+    """As `_node`; of an asset that is only an edge's end there is no document."""
+    for asset_id, depth in depths.items():
+        tags = sorted(nodes.tags[asset_id]) if asset_id in nodes.tags else []
+        if (opened := nodes.opened.get(asset_id)) is None:
+            yield to_json(_node(Node(asset_id, tags=tags), depth)).decode()
+        else:
+            yield f'{opened},"tags":{to_json(tags).decode() if tags else "[]"},"depth":{depth}}}'
+
+
+def _dated(shown: str, valid_from: datetime | None) -> str:
     """The edge as it is shown, and since when it is there."""
-    return (
-        edge.shown if valid_from is None else f'{edge.shown[:-1]},"valid_from":"{valid_from.isoformat()}"}}'
-    )
+    if not shown or valid_from is None:
+        return shown
+    return f'{shown[:-1]},"valid_from":"{valid_from.isoformat()}"}}'
 
 
 def _answer(content: dict[str, Any], **lists: Iterable[str]) -> Response:
     """Content with lists of what is JSON already."""
-    written = "".join(f',"{name}":[{",".join(items)}]' for name, items in lists.items())
-    body = to_json(content)[:-1] + written.encode() + b"}"
-    return Response(body, media_type="application/json")
+    written = (f',"{name}":[{",".join(items)}]'.encode() for name, items in lists.items())
+    return Response(b"".join((to_json(content)[:-1], *written, b"}")), media_type="application/json")

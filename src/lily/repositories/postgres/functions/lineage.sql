@@ -155,11 +155,28 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
      WHERE latest.held)
 $$;
 
--- How the downstream asset is made from the upstream one, as it is shown. Most edges say nothing about it.
-CREATE OR REPLACE FUNCTION transformation(is_indirect boolean, is_masking boolean, subtype text) RETURNS json
+-- What is shown of an edge besides its ends, as a part of its JSON: just its sources if, as for most, there is no more
+-- to say (Edges.documents).
+CREATE OR REPLACE FUNCTION edge_about(is_indirect boolean, is_masking boolean, subtype text, blocked_tags text[],
+    sources text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT CASE
-        WHEN is_indirect OR is_masking OR subtype IS NOT NULL THEN json_build_object(
-            'type', CASE WHEN is_indirect THEN 'INDIRECT' ELSE 'DIRECT' END, 'masking', is_masking, 'subtype', subtype)
-        ELSE '{"type":"DIRECT","masking":false,"subtype":null}'::json END
+    SELECT CASE WHEN is_indirect OR is_masking OR subtype IS NOT NULL OR cardinality(blocked_tags) > 0 THEN
+               CASE WHEN is_indirect THEN '{"type":"INDIRECT","masking":' ELSE '{"type":"DIRECT","masking":' END
+               || CASE WHEN is_masking THEN 'true,"subtype":' ELSE 'false,"subtype":' END
+               || coalesce(to_json(subtype)::text, 'null')
+               || '},"blocked_tags":' || to_json(blocked_tags)::text || ',"sources":' || to_json(sources)::text
+           ELSE to_json(sources)::text END
+$$;
+
+-- An asset on the way as JSON, without its end: its tags and how far it is.
+CREATE OR REPLACE FUNCTION node_shown(asset_id text, asset_name text, asset_type text, asset_owner text,
+    data_source text, is_deleted boolean) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT '{"asset_id":' || to_json(asset_id)::text
+        || ',"asset_name":' || coalesce(to_json(asset_name)::text, 'null')
+        || ',"asset_type":' || coalesce(to_json(asset_type)::text, 'null')
+        || ',"asset_owner":' || coalesce(to_json(asset_owner)::text, 'null')
+        || ',"data_source":' || coalesce(to_json(data_source)::text, 'null')
+        || CASE WHEN is_deleted THEN ',"is_deleted":true' ELSE ',"is_deleted":false' END
+        || CASE WHEN asset_name IS NULL OR asset_type IS NULL THEN ',"is_known":false' ELSE ',"is_known":true' END
 $$;

@@ -1,0 +1,100 @@
+"""What is shown of lineage, whatever the ids look like and however much is asked for at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from rest_kit import ASSETS, Gateway, gateway
+
+from lily.settings import Settings
+
+AT = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
+ODD = ('q"uo\\te', "naïve-☃-𝄞", "a b/c%d?e#f", "{}")
+#: Up to the usual size of a page each edge is described by itself, beyond it all of a hop are.
+SIZES = (1000, 2000)
+
+
+@pytest.fixture(scope="module")
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    with gateway(shared_settings_without_log) as started:
+        yield started
+
+
+@pytest.fixture
+def api(running: Gateway) -> Gateway:
+    for table in ("edges", "assets", "effective_tags"):
+        running.execute(f"DELETE FROM {table}")
+    return running
+
+
+def link(api: Gateway, start: str, end: str, kind: str = "derived-from", **more: Any) -> None:
+    row = {"tenant_id": "acme", "from_id": start, "to_id": end, "relationship_type": kind, "asserted_at": AT}
+    api.insert("edges", row | more)
+
+
+def ask(api: Gateway, asset: str, **asked: Any) -> dict[str, Any]:
+    answer = api.call("GET", f"{ASSETS}/lineage/{asset}", params={"depth": 9} | asked)
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_everything_that_is_said_of_an_edge_is_shown(api: Gateway, size: int) -> None:
+    link(api, "a", "b", is_indirect=True, is_masking=True, subtype='HA"SH', blocked_tags=["PII", 'x"y'])
+    link(api, "a", "c", "uses", sources=["sql", 'o"dd'])
+    link(api, "a", "d", is_masking=True)
+    found = ask(api, "a", direction="downstream", page_size=size)["relationships"]
+    plain = {"type": "DIRECT", "masking": False, "subtype": None}
+    assert {each["to_asset_id"]: each["transformation"] for each in found} == {
+        "b": {"type": "INDIRECT", "masking": True, "subtype": 'HA"SH'},
+        "c": plain,
+        "d": plain | {"masking": True},
+    }
+    assert [each["blocked_tags"] for each in found if each["blocked_tags"]] == [["PII", 'x"y']]
+    assert [each["sources"] for each in found if each["sources"]] == [["sql", 'o"dd']]
+    assert {each["asserted_at"] for each in found} == {"2026-01-02T03:04:05.0006+00:00"}
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_odd_ids_come_back_as_they_are_in_both_directions(api: Gateway, size: int) -> None:
+    for odd in ODD:
+        link(api, odd, "middle")
+        link(api, "middle", odd + "'", "used-in")
+        api.stored(asset_id=odd, asset_name=odd, asset_owner=odd, data_source=odd)
+        tag = {
+            "tenant_id": "acme",
+            "asset_id": odd,
+            "tag": f"t{odd}",
+            "is_asserted": True,
+            "is_partial": False,
+        }
+        api.insert("effective_tags", tag | {"since": AT, "cause": "00000000-0000-0000-0000-000000000001"})
+    found = ask(api, "middle", direction="both", page_size=size)
+    ends = {(each["from_asset_id"], each["to_asset_id"]) for each in found["relationships"]}
+    assert ends == {(odd, "middle") for odd in ODD} | {("middle", odd + "'") for odd in ODD}
+    nodes = {node["asset_id"]: node for node in found["nodes"]}
+    assert nodes.keys() == {"middle", *ODD, *(odd + "'" for odd in ODD)}
+    for odd in ODD:
+        node = nodes[odd]
+        assert {node["asset_name"], node["asset_owner"], node["data_source"]} == {odd}
+        assert (node["tags"], node["is_known"], node["depth"]) == ([f"t{odd}"], True, 1)
+        assert (nodes[odd + "'"]["is_known"], nodes[odd + "'"]["tags"]) == (False, [])
+
+
+def test_pages_of_any_size_show_the_same_edges(api: Gateway) -> None:
+    api.execute(
+        "INSERT INTO edges (tenant_id, from_id, to_id, relationship_type, asserted_at)"
+        " SELECT 'acme', 'n' || (n / 3), 'n' || n, 'derived-from', now() FROM generate_series(1, 3000) AS n"
+    )
+    whole = ask(api, "n0", direction="downstream", page_size=5000)
+    assert (len(whole["relationships"]), whole["next_page_token"]) == (3000, "")
+    pages, token = [], ""
+    while not pages or token:
+        page = ask(api, "n0", direction="downstream", page_size=700, page_token=token)
+        pages += [{k: v for k, v in each.items() if k != "valid_from"} for each in page["relationships"]]
+        token = page["next_page_token"]
+    assert pages == whole["relationships"]
