@@ -43,7 +43,7 @@ class OpenAccess:
 
 
 def worker_app() -> FastAPI:
-    """Called by uvicorn in every worker process."""
+    """Called by uvicorn, once in every process that serves."""
     app = gateway.worker_app()
     app.state.access = OpenAccess()
     app.dependency_overrides[authenticate] = _everybody

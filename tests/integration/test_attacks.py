@@ -7,6 +7,7 @@ import http.client
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -253,16 +254,110 @@ def test_a_head_without_end_is_not_kept_in_memory(running: Gateway, piece: bytes
 def test_who_does_not_say_what_they_want_is_not_waited_for(
     running: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lily.apps.heads._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("lily.apps.bounds._PATIENCE_SECONDS", 0.3)
     for beginning in (b"", b"GET /livez HTTP/1.1\r\nhost: ", b"GET /livez HTTP/1.1\r\nhost: lily\r\n\r\nGET"):
         with raw_connection(running) as caller:
             caller.sendall(beginning)
-            heard = b""
-            while more := caller.recv(1000):
-                heard += more
-            assert heard.startswith(b"HTTP/1.1 200 ") == (b"\r\n\r\n" in beginning)
+            assert heard(caller).startswith(b"HTTP/1.1 200 ") == (b"\r\n\r\n" in beginning)
+
+
+@pytest.mark.parametrize("rest", [1, 9])
+def test_who_is_refused_and_falls_silent_after_the_answer_is_not_waited_for(
+    running: Gateway, monkeypatch: pytest.MonkeyPatch, rest: int
+) -> None:
+    monkeypatch.setattr("lily.apps.bounds._PATIENCE_SECONDS", 0.3)
+    with raw_connection(running) as caller:
+        caller.sendall(b"POST /lily/v1/metadata HTTP/1.1\r\nhost: lily\r\ncontent-length: 9\r\n\r\n")
+        assert caller.recv(10_000).startswith(b"HTTP/1.1 401 ")
+        caller.sendall(b" " * rest)
+        assert heard(caller) == b""
+
+
+def test_a_long_head_is_heard_and_a_longer_one_refused(running: Gateway) -> None:
+    for size, status in ((60_000, b"200"), (500_000, b"400")):
+        with raw_connection(running) as caller:
+            caller.sendall(b"GET /livez HTTP/1.1\r\nhost: lily\r\nconnection: close\r\nx: ")
+            with suppress(ConnectionError):  # refused before all was sent
+                for _ in range(size // 10_000):
+                    time.sleep(0.01)  # as many pieces
+                    caller.sendall(b"a" * 10_000)
+                caller.sendall(b"\r\n\r\n")
+            assert heard(caller).startswith(b"HTTP/1.1 " + status)
+
+
+def test_what_follows_a_body_in_chunks_is_no_header_of_the_request(running: Gateway) -> None:
+    token = running.token().encode()
+    head = b"POST /lily/v1/metadata HTTP/1.1\r\nhost: lily\r\ncontent-type: application/json\r\n"
+    head += b"transfer-encoding: chunked\r\n"
+    late = b"2\r\n{}\r\n0\r\nauthorization: Bearer " + token + b"\r\n\r\n"
+    with raw_connection(running) as caller:
+        caller.sendall(head + b"connection: close\r\n\r\n" + late)
+        assert heard(caller).startswith(b"HTTP/1.1 401 ")
+    endless = b"0\r\nx: " + b"a" * 10_000_000
+    with raw_connection(running) as caller, pytest.raises(ConnectionError):
+        caller.sendall(head + b"authorization: Bearer " + token + b"\r\n\r\n" + endless)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_body_is_read_though_another_protocol_is_offered(running: Gateway, is_late: bool) -> None:
+    """As Java's client does with its first request."""
+    body = b'{"asset_id": 7} GET /livez HTTP/1.1'
+    head = b"POST /lily/v1/metadata HTTP/1.1\r\nhost: lily\r\nconnection: Upgrade, HTTP2-Settings, close\r\n"
+    head += b"upgrade: h2c\r\nhttp2-settings: AAMAAABkAARAAAAAAAIAAAAA\r\ncontent-type: application/json\r\n"
+    head += b"authorization: Bearer %s\r\ncontent-length: 15\r\n\r\n" % running.token().encode()
+    with raw_connection(running) as caller:
+        caller.sendall(head + (b"" if is_late else body[:15]))
+        if is_late:
+            time.sleep(0.1)
+            caller.sendall(body[:15])
+        answer = heard(caller)
+    assert answer.startswith(b"HTTP/1.1 422 "), answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_tunnel_is_refused(running: Gateway) -> None:
+    with raw_connection(running) as caller:
+        caller.sendall(b"CONNECT lily:80 HTTP/1.1\r\nhost: lily:80\r\n\r\n")
+        assert heard(caller).startswith(b"HTTP/1.1 400 ")
+
+
+def test_many_requests_at_once_are_not_all_kept(running: Gateway) -> None:
+    with raw_connection(running) as caller:
+        caller.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 5)
+        answer = b""
+        while answer.count(b"HTTP/1.1 200 ") < 5:
+            answer += caller.recv(10_000)
+        caller.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 10_000)
+        assert heard(caller).count(b"HTTP/1.1 200 ") < 100
+
+
+@pytest.mark.parametrize("spoiling", ["content-length: 1", "x: " + "a" * 10_000])
+def test_the_head_of_a_websocket_that_cannot_be_read_is_answered(running: Gateway, spoiling: str) -> None:
+    head = "GET /ws/notifications HTTP/1.1\r\nhost: lily\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+    head += "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    with raw_connection(running) as caller:
+        caller.sendall(f"{head}{spoiling}\r\n\r\n".encode())
+        assert b"101" not in heard(caller)[:20]
+
+
+def test_an_id_that_looks_like_two_is_refused(running: Gateway) -> None:
+    for path in ("lineage/%1Forders", "lineage/%1Forders/impact", "%1Forders"):
+        problem(running.call("GET", f"{ASSETS}/{path}"), 400, "malformed_request")
+
+
+def test_no_header_tells_what_the_server_is(running: Gateway) -> None:
+    assert "server" not in running.client.get("/livez").headers
 
 
 def raw_connection(running: Gateway) -> socket.socket:
     url = running.client.base_url
     return socket.create_connection((url.host, url.port or 80), timeout=10)
+
+
+def heard(caller: socket.socket) -> bytes:
+    """All that comes until the connection ends."""
+    found = b""
+    with suppress(ConnectionError):
+        while more := caller.recv(10_000):
+            found += more
+    return found

@@ -85,7 +85,23 @@ def test_odd_ids_come_back_as_they_are_in_both_directions(api: Gateway, size: in
         assert (nodes[odd + "'"]["is_known"], nodes[odd + "'"]["tags"]) == (False, [])
 
 
-def test_pages_of_any_size_show_the_same_edges(api: Gateway) -> None:
+def test_an_asset_looks_the_same_in_lineage_and_in_impact(api: Gateway) -> None:
+    api.stored(asset_id="known", asset_name="Known", asset_owner="ada", data_source="pg")
+    api.stored(asset_id="bare", asset_name="Bare")
+    api.stored(asset_id="nameless", asset_name=None)
+    for end in ("known", "bare", "nameless", "unknown"):
+        link(api, "start", end)
+    found = {each["asset_id"]: each for each in ask(api, "start", direction="downstream")["nodes"]}
+    impact = api.call("GET", f"{ASSETS}/lineage/start/impact").json()["assets"]
+    assert {each["asset_id"]: each for each in impact} == {k: v for k, v in found.items() if k != "start"}
+    assert {end for end, each in found.items() if each["is_known"]} == {"known", "bare"}
+    api.stored(asset_id="gone", is_deleted=True)
+    link(api, "start", "gone")
+    nodes = ask(api, "start", direction="downstream")["nodes"]
+    assert [each["asset_id"] for each in nodes if each["is_deleted"]] == ["gone"]
+
+
+def test_small_pages_show_what_a_large_one_does(api: Gateway) -> None:
     api.execute(
         "INSERT INTO edges (tenant_id, from_id, to_id, relationship_type, asserted_at)"
         " SELECT 'acme', 'n' || (n / 3), 'n' || n, 'derived-from', now() FROM generate_series(1, 3000) AS n"

@@ -16,7 +16,7 @@ JSON_TYPES = ("application/json",)
 
 _WAIT = re.compile(r"\s*wait\s*=\s*\"?(\d{1,9})\"?\s*", re.IGNORECASE)
 _ASYNC = re.compile(r"\s*respond-async\s*(;.*)?", re.IGNORECASE)
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_NOT_IN_IDS = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 _ENTITY_TAG = re.compile(r'\s*(W/)?"([^"]*)"\s*')
 
 
@@ -97,8 +97,8 @@ def read_expected_versions(request: Request) -> ExpectedVersions | None:
 
 def check_id(asset_id: str) -> str:
     """An id from a path: text that PostgreSQL can compare; `MalformedRequest` otherwise."""
-    if "\x00" in asset_id or _HALF_CHARACTER.search(asset_id):
-        raise MalformedRequest("an id is UTF-8 text without the character U+0000")
+    if _NOT_IN_IDS.search(asset_id):
+        raise MalformedRequest("an id is UTF-8 text without control characters")
     return asset_id
 
 

@@ -45,7 +45,7 @@ def build_app(settings: Settings) -> FastAPI:
 
 
 def worker_app() -> FastAPI:
-    """Called by uvicorn in every worker process."""
+    """Called by uvicorn, once in every process that serves."""
     settings = load_settings(Path(os.environ[DATA_DIR_VARIABLE]))
     configure_logging(COMPONENT, settings.telemetry.log_level)
     configure_tracing(COMPONENT, settings.telemetry.otlp_endpoint, settings.telemetry.trace_ratio)

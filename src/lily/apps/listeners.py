@@ -6,14 +6,18 @@ import ssl
 from functools import partial
 from typing import Any
 
-from lily.apps.heads import BoundedHeads
+from lily.apps.bounds import BoundedHttp, BoundedWebSocket
 from lily.domain.errors import MisconfiguredError
 from lily.settings import GatewaySettings
 
-#: As long as a pool of connections is usually kept: whoever closes first loses somebody's next request.
+#: Longer than most clients keep an idle connection: a request that is sent just as we close it is lost.
 _IDLE_SECONDS = 75
-_STOP_SECONDS = 10
-_LONGEST_MESSAGE = 64 * 1024
+#: Less than the supervisor waits (`Part.stop_seconds`): what the application does last needs the rest.
+_STOP_SECONDS = 5
+#: Workers that begin at the same time import everything, and answer nothing until they have.
+_START_SECONDS = 60
+#: In bytes, for anybody; what may be said in how many characters is for each WebSocket to say.
+_LONGEST_MESSAGE = 1024 * 1024
 
 
 def http_options(gateway: GatewaySettings) -> dict[str, Any]:
@@ -23,8 +27,8 @@ def http_options(gateway: GatewaySettings) -> dict[str, Any]:
         "port": gateway.port,
         "workers": gateway.workers,
         "loop": "uvloop",
-        "http": BoundedHeads,
-        "ws": "websockets-sansio",
+        "http": BoundedHttp,
+        "ws": BoundedWebSocket,
         "ws_max_size": _LONGEST_MESSAGE,
         "ws_per_message_deflate": False,
         "proxy_headers": False,
@@ -34,6 +38,7 @@ def http_options(gateway: GatewaySettings) -> dict[str, Any]:
         "log_level": "warning",
         "timeout_keep_alive": _IDLE_SECONDS,
         "timeout_graceful_shutdown": _STOP_SECONDS,
+        "timeout_worker_healthcheck": _START_SECONDS,
         **tls_options(gateway),
     }
 
@@ -55,6 +60,7 @@ def tls_options(gateway: GatewaySettings) -> dict[str, Any]:
 
 
 def _context(gateway: GatewaySettings, *_: object) -> ssl.SSLContext:
+    """Uvicorn also gives its configuration, and its own way to make one."""
     certificate, key, ca = gateway.tls_certificate, gateway.tls_key, gateway.tls_client_ca
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -197,6 +197,7 @@ def _lily_parts(installation: Installation, port: int, migrated: Path) -> tuple[
         name="gateway",
         command=_module("gateway", installation),
         ready=lambda: health(port) is not None,
+        stop_seconds=20,
         environment=environment,
     )
     return streams, gateway

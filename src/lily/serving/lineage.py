@@ -31,15 +31,15 @@ class Walk:
     types: Sequence[str] = ALL_TYPES
     as_of: datetime | None = None
     remove_deleted: bool = False
-    #: Whether most of the edges are going to be shown.
-    is_described: bool = False
+    #: Whether most of the edges are going to be shown: how it is read, not what is asked.
+    is_described: bool = field(default=False, repr=False)
 
 
 @dataclass(slots=True)
 class Walked:
     """What was found, in the order of hops; `truncated` when there was more than is shown.
 
-    `depths` has every asset on the way, `nodes` those that were looked at (`Lineage.describe`).
+    `depths` has every asset on the way; so have `nodes` if deleted ones were to be left out.
     """
 
     depths: dict[str, int] = field(default_factory=dict)
@@ -71,12 +71,8 @@ class Lineage:
                 yield list(islice(found.nodes.values(), told, None))
                 told = len(found.nodes)
 
-    async def describe(self, call: Call, walked: Walked, asset_ids: Iterable[str]) -> list[Node]:
-        """What is shown of these assets of a walk."""
-        ids = list(asset_ids)
-        unseen = [asset_id for asset_id in ids if asset_id not in walked.nodes]
-        walked.nodes |= await self.edges.nodes(call.tenant_id, unseen)
-        return [walked.nodes[asset_id] for asset_id in ids]
+    async def is_known(self, call: Call, asset_id: str) -> bool:
+        return (await self.edges.nodes(call.tenant_id, [asset_id]))[asset_id].is_known
 
     async def note_edges(self, call: Call, edges: Iterable[EdgeKey]) -> None:
         """Have the audit know that the tagged assets at the ends of these were shown."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import ssl
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from kit.certificates import Authority
-from lily.apps.listeners import tls_options
+from lily.apps.listeners import http_options, tls_options
 from lily.domain.errors import MisconfiguredError
 from lily.settings import GatewaySettings
 
@@ -19,6 +22,29 @@ def authority(tmp_path: Path) -> Authority:
 
 def test_without_a_certificate_there_is_no_tls() -> None:
     assert tls_options(GatewaySettings()) == {}
+
+
+@pytest.mark.parametrize(
+    ("asked", "verified"),
+    [("none", ssl.CERT_NONE), ("optional", ssl.CERT_OPTIONAL), ("required", ssl.CERT_REQUIRED)],
+)
+def test_tls_is_1_2_or_later_and_asks_for_certificates_as_it_is_told_in_every_worker(
+    authority: Authority, asked: Literal["none", "optional", "required"], verified: ssl.VerifyMode
+) -> None:
+    server = authority.sign("server")
+    gateway = GatewaySettings(
+        tls_certificate=server.certificate,
+        tls_key=server.key,
+        tls_client=asked,
+        tls_client_ca="" if asked == "none" else authority.file,
+    )
+    options = pickle.loads(pickle.dumps(http_options(gateway)))  # as a worker gets them
+    context = options["ssl_context_factory"](None, None)
+    assert (context.minimum_version, context.verify_mode) == (ssl.TLSVersion.TLSv1_2, verified)
+
+
+def test_headers_of_proxies_are_left_to_lily() -> None:
+    assert http_options(GatewaySettings())["proxy_headers"] is False
 
 
 def test_half_a_setting_is_refused(authority: Authority) -> None:

@@ -22,7 +22,7 @@ ALL_TYPES = tuple(kind.value for kind in RelationshipType)
 #: Edges that are looked for one by one in one statement.
 _EDGES_AT_ONCE = 1000
 #: For the documents of all who ask: the rest of the pool is for everything else.
-_CONNECTIONS = 3
+_DOCUMENT_CONNECTIONS = 3
 
 
 class Node(NamedTuple):
@@ -40,7 +40,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeDocuments:
-    """Of assets that there are: JSON that lacks its end, and the tags of those that have some."""
+    """JSON that lacks its end, of assets that there are; and the tags of all that have some."""
 
     opened: dict[str, str] = field(default_factory=dict)
     tags: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -62,7 +62,7 @@ class Hop:
 class PostgresLineage:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._turns = asyncio.Semaphore(_CONNECTIONS)
+        self._turns = asyncio.Semaphore(_DOCUMENT_CONNECTIONS)
 
     async def step(self, tenant_id: str, hop: Hop) -> Edges:
         """The edges that leave the frontier, at most so many."""
@@ -106,9 +106,9 @@ class PostgresLineage:
             *(ask("node_documents", some) for some in texts), *(ask("list_node_tags", some) for some in texts)
         )
         documents = NodeDocuments()
-        for ((ids, shown),) in found[: len(texts)]:
+        for ((ids, opened),) in found[: len(texts)]:
             if ids:
-                documents.opened.update(zip(ids.split(BETWEEN), shown.split(BETWEEN), strict=True))
+                documents.opened.update(zip(ids.split(BETWEEN), opened.split(BETWEEN), strict=True))
         for asset_id, tag in chain.from_iterable(found[len(texts) :]):
             documents.tags[asset_id].add(tag)
         return documents

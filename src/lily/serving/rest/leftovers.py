@@ -1,7 +1,7 @@
 """What a caller still sends when the answer is known already.
 
-The server throws it away and goes on with the caller's next request. That is not worth it for much, and
-would have to wait for what may never come: then the answer says that the connection ends with it.
+The server throws a small rest away as it comes and goes on with the caller's next request. For much, or for
+what comes only when asked for or has no declared end, the answer says that the connection ends with it.
 """
 
 from __future__ import annotations

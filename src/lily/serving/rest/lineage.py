@@ -72,11 +72,11 @@ class LineageReads:
         """The edges within `depth` hops in pages, each page with the nodes its edges are between."""
         start = await self._start(call, asset_id, column)
         moment = read_moment("as_of", as_of) if as_of else None
-        walk = Walk(start, direction, depth, _types(types), moment, remove_deleted)
+        size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
+        walk = Walk(start, direction, depth, _types(types), moment, remove_deleted, size > DEFAULT_PAGE)
         question = ("lineage", call.tenant_id, repr(walk))
         first = self._tokens.read(page_token, question)[0] if page_token else 0
-        size = min(page_size or DEFAULT_PAGE, MAX_PAGE)
-        walked = await self._walk(call, replace(walk, is_described=size > DEFAULT_PAGE))
+        walked = await self._walk(call, walk)
         page, more = walked.edges.part(first, size), len(walked.edges) > first + size
         ends = list(walked.depths if not more and first == 0 else _ends(page))
         described, nodes = await asyncio.gather(
@@ -141,8 +141,9 @@ class LineageReads:
         path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
         await self._lineage.note_edges(call, path)
         shown = await self._documents(call, path)
-        content = {"from": from_, "to": to, "truncated": truncated and not path}
-        return _answer(content, paths=[f"[{','.join(shown)}]"] if shown else [])
+        is_whole = len(shown) == len(path) > 0  # an edge may be gone meanwhile
+        content = {"from": from_, "to": to, "truncated": truncated and not is_whole}
+        return _answer(content, paths=[f"[{','.join(shown)}]"] if is_whole else [])
 
     async def diff(
         self,
@@ -179,10 +180,7 @@ class LineageReads:
 
     async def _walk(self, call: Call, walk: Walk) -> Walked:
         walked = await self._lineage.walk(call, walk)
-        if walked.edges or (
-            walk.start in walked.depths
-            and ((await self._lineage.describe(call, walked, [walk.start]))[0].is_known)
-        ):
+        if walked.edges or (walk.start in walked.depths and await self._lineage.is_known(call, walk.start)):
             return walked
         raise NotFound(f"there is no asset {walk.start!r}")
 

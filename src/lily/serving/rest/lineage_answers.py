@@ -1,4 +1,4 @@
-"""How answers about lineage and tags look, for OpenAPI; edges come from PostgreSQL as text."""
+"""How answers about lineage and tags look, for OpenAPI; edges and assets are put together as text."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 
 -- An asset on the way as JSON, without its end: its tags and how far it is.
-CREATE OR REPLACE FUNCTION node_shown(asset_id text, asset_name text, asset_type text, asset_owner text,
+CREATE OR REPLACE FUNCTION node_opened(asset_id text, asset_name text, asset_type text, asset_owner text,
     data_source text, is_deleted boolean) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT '{"asset_id":' || to_json(asset_id)::text
