@@ -254,7 +254,7 @@ def test_a_head_without_end_is_not_kept_in_memory(running: Gateway, piece: bytes
 def test_who_does_not_say_what_they_want_is_not_waited_for(
     running: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lily.apps.bounds._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("lily.apps.bounds._PATIENCE_SECONDS", 1.0)
     for beginning in (b"", b"GET /livez HTTP/1.1\r\nhost: ", b"GET /livez HTTP/1.1\r\nhost: lily\r\n\r\nGET"):
         with raw_connection(running) as caller:
             caller.sendall(beginning)
@@ -265,7 +265,7 @@ def test_who_does_not_say_what_they_want_is_not_waited_for(
 def test_who_is_refused_and_falls_silent_after_the_answer_is_not_waited_for(
     running: Gateway, monkeypatch: pytest.MonkeyPatch, rest: int
 ) -> None:
-    monkeypatch.setattr("lily.apps.bounds._PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("lily.apps.bounds._PATIENCE_SECONDS", 1.0)
     with raw_connection(running) as caller:
         caller.sendall(b"POST /lily/v1/metadata HTTP/1.1\r\nhost: lily\r\ncontent-length: 9\r\n\r\n")
         assert caller.recv(10_000).startswith(b"HTTP/1.1 401 ")
@@ -327,7 +327,8 @@ def test_many_requests_at_once_are_not_all_kept(running: Gateway) -> None:
         answer = b""
         while answer.count(b"HTTP/1.1 200 ") < 5:
             answer += caller.recv(10_000)
-        caller.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 10_000)
+        with suppress(ConnectionError):  # it may end before all was sent
+            caller.sendall(b"GET /livez HTTP/1.1\r\n\r\n" * 10_000)
         assert heard(caller).count(b"HTTP/1.1 200 ") < 100
 
 
