@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from rest_kit import Gateway
+
     from kit.enforced import Warehouse
+    from lily.settings import Settings
     from lily.standalone.services import Services
 
 #: Files that take longest, the longest first: begun last, they would be waited for alone.
@@ -31,6 +34,15 @@ _LONGEST = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {Path(__file__).with_name(name): place for place, name in enumerate(_LONGEST)}
     items.sort(key=lambda item: order.get(item.path, len(order)))
+
+
+@pytest.fixture(scope="module")
+def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
+    """A gateway for all tests of a file that write nothing to the log; what they find is for each to say."""
+    from rest_kit import gateway
+
+    with gateway(shared_settings_without_log) as started:
+        yield started
 
 
 @pytest.fixture

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from access_kit import emptied
-from rest_kit import ASSETS, Gateway, gateway, problem
-
-from lily.settings import Settings
+from rest_kit import ASSETS, Gateway, problem
 
 CONTROL = "/lily/v1/metadata/access-control"
 POLICIES = "/lily/v1/access/policies"
 ROLES = "/lily/v1/access/roles"
 SCRAPERS = "/lily/v1/access/scraper-policies"
 READ_PII = {"role": "analyst", "access_type": "READ", "scope": "tag", "value": "pii"}
-
-
-@pytest.fixture(scope="module")
-def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as started:
-        yield started
 
 
 @pytest.fixture

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from rest_kit import Gateway, gateway, problem
+from rest_kit import Gateway, problem
 from typer.testing import CliRunner
 
 from kit.eventually import eventually
 from kit.operators import operator_of
 from lily.apps.cli import app
-from lily.settings import Settings
 
 CONNECTORS = "/lily/v1/connectors/acme"
 BODY = {"type": "monte-carlo", "name": "mc", "secret": "a shared secret", "config": {"account_id": "a"}}
 GOOD_KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
-@pytest.fixture(scope="module")
-def module_api(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as running:
-        yield running
-
-
 @pytest.fixture
-def api(module_api: Gateway) -> Gateway:
-    module_api.execute("DELETE FROM connectors")
-    module_api.execute("DELETE FROM secrets")
-    return module_api
+def api(running: Gateway) -> Gateway:
+    running.execute("DELETE FROM connectors")
+    running.execute("DELETE FROM secrets")
+    return running
 
 
 def test_a_connector_is_registered_and_its_secret_is_never_shown_again(api: Gateway) -> None:

@@ -13,21 +13,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 from enforcement_kit import PROTECTION, enforcing, known_warehouse, register, rule, state, tag
-from rest_kit import Gateway, gateway, problem
+from rest_kit import Gateway, problem
 from typer.testing import CliRunner
 
 from kit.enforced import Warehouse, soon_reads
 from kit.eventually import eventually
 from lily.apps.cli import app
 from lily.domain.errors import LilyError
-from lily.settings import Settings
 from lily.targets.enforcement.reaching import reach
-
-
-@pytest.fixture(scope="module")
-def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as started:
-        yield started
 
 
 @pytest.fixture

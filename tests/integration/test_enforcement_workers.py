@@ -9,19 +9,12 @@ from typing import Any, LiteralString
 import psycopg
 import pytest
 from enforcement_kit import enforcing, know, known_warehouse, register, rule, state, tag
-from rest_kit import Gateway, gateway, problem
+from rest_kit import Gateway, problem
 
 from kit.enforced import Warehouse, soon_reads
 from kit.eventually import eventually
-from lily.settings import Settings
 from lily.targets.enforcement.connections import Connection
 from lily.targets.enforcement.workshop import Workshop
-
-
-@pytest.fixture(scope="module")
-def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as started:
-        yield started
 
 
 @pytest.fixture

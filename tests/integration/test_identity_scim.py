@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import httpx
@@ -18,21 +18,13 @@ from identity_kit import (
     tokens,
     validate,
 )
-from rest_kit import Gateway, gateway
+from rest_kit import Gateway
 from scim2_client.engines.wsgi import WSGISCIMClient
 from scim2_models import ScimProvider
 from scim2_tester import Status, check_server
 
-from lily.settings import Settings
-
 USERS, GROUPS = "/scim/v2/Users", "/scim/v2/Groups"
 PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
-
-
-@pytest.fixture(scope="module")
-def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as api:
-        yield api
 
 
 @pytest.fixture

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from rest_kit import Gateway, gateway, problem
-
-from lily.settings import Settings
+from rest_kit import Gateway, problem
 
 RULES, COLUMNS = "/lily/v1/protection/rules", "/lily/v1/protection/columns"
 CATALOG = ("warehouse", "warehouse.sales", "warehouse.sales.orders")
-
-
-@pytest.fixture(scope="module")
-def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as started:
-        yield started
 
 
 @pytest.fixture

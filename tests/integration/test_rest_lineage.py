@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from rest_kit import ASSETS, Gateway, gateway
-
-from lily.settings import Settings
+from rest_kit import ASSETS, Gateway
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
 ODD = ('q"uo\\te', "naïve-☃-𝄞", "a b/c%d?e#f", "{}")
 #: Up to the usual size of a page each edge is described by itself, beyond it all of a hop are.
 SIZES = (1000, 2000)
-
-
-@pytest.fixture(scope="module")
-def running(shared_settings_without_log: Settings) -> Iterator[Gateway]:
-    with gateway(shared_settings_without_log) as started:
-        yield started
 
 
 @pytest.fixture

@@ -143,19 +143,18 @@ class Lineage:
     async def paths(self, call: Call, start: str, end: str, depth: int) -> tuple[Edges, bool]:
         """A shortest path from one asset to another, and whether the search was cut short."""
         found = await self.walk(call, Walk(start, Direction.DOWNSTREAM, depth))
-        into: dict[str, list[tuple[EdgeKey, int]]] = {}
-        for number, edge in enumerate(found.edges):
-            into.setdefault(edge.to_id, []).append((edge, number))
-        path = Edges()
+        into: dict[str, list[EdgeKey]] = {}
+        for edge in found.edges:
+            into.setdefault(edge.to_id, []).append(edge)
+        path: list[EdgeKey] = []
         at = end
         while at != start and at in found.depths:
-            shorter = [each for each in into.get(at, ()) if found.depths[each[0].from_id] < found.depths[at]]
+            shorter = [e for e in into.get(at, ()) if found.depths[e.from_id] < found.depths[at]]
             if not shorter:
                 break
-            edge, number = min(shorter)
-            path.extend(found.edges.part(number, 1))
-            at = edge.from_id
-        return (path.reversed() if at == start else Edges()), found.truncated
+            path.append(min(shorter))
+            at = path[-1].from_id
+        return Edges.of(path[::-1] if at == start else ()), found.truncated
 
 
 def _admitted(edges: Edges, found: Walked, upstream: bool, known: set[EdgeKey]) -> Edges:

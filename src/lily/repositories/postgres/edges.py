@@ -38,14 +38,19 @@ class Edges:
         """What a question about edges is answered with: one long text per column, or nothing."""
         return cls(*([] if each is None else each.split(BETWEEN) for each in columns))
 
+    @classmethod
+    def of(cls, keys: Iterable[EdgeKey]) -> Edges:
+        """Not described."""
+        return cls(*map(list, zip(*keys, strict=True)))
+
     def __len__(self) -> int:
         return len(self.from_ids)
 
     def __iter__(self) -> Iterator[EdgeKey]:
         return map(EdgeKey, self.from_ids, self.to_ids, self.relationship_types)
 
-    def keys(self) -> dict[str, list[str]]:
-        """As parameters of a statement."""
+    def parameters(self) -> dict[str, list[str]]:
+        """Their keys, for a statement."""
         return {"from_ids": self.from_ids, "to_ids": self.to_ids, "types": self.relationship_types}
 
     def extend(self, more: Edges) -> None:
@@ -54,9 +59,6 @@ class Edges:
 
     def part(self, first: int, size: int) -> Edges:
         return Edges(*(column[first : first + size] for column in self._columns()))
-
-    def reversed(self) -> Edges:
-        return Edges(*(column[::-1] for column in self._columns()))
 
     def where(self, holds: Iterable[bool]) -> Edges:
         """Those of them for which it holds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -21,8 +21,8 @@ ALL_TYPES = tuple(kind.value for kind in RelationshipType)
 
 #: Edges that are looked for one by one in one statement.
 _EDGES_AT_ONCE = 1000
-#: For the documents of all who ask: the rest of the pool is for everything else.
-_DOCUMENT_CONNECTIONS = 3
+#: For what is told of nodes to all who ask: the rest of the pool is for everything else.
+_NODE_CONNECTIONS = 3
 
 
 class Node(NamedTuple):
@@ -42,8 +42,8 @@ class Node(NamedTuple):
 class NodeDocuments:
     """JSON that lacks its end, of assets that there are; and the tags of all that have some."""
 
+    tags: Mapping[str, set[str]]
     opened: dict[str, str] = field(default_factory=dict)
-    tags: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Hop:
 class PostgresLineage:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._turns = asyncio.Semaphore(_DOCUMENT_CONNECTIONS)
+        self._turns = asyncio.Semaphore(_NODE_CONNECTIONS)
 
     async def step(self, tenant_id: str, hop: Hop) -> Edges:
         """The edges that leave the frontier, at most so many."""
@@ -87,14 +87,34 @@ class PostgresLineage:
         found = Edges()
         for first in range(0, len(edges), _EDGES_AT_ONCE):
             some = edges.part(first, _EDGES_AT_ONCE)
-            asked = {"tenant_id": tenant_id, **some.keys()}
+            asked = {"tenant_id": tenant_id, **some.parameters()}
             ((about, asserted_at),) = await self._database.fetch(_QUERIES["describe_edges"], asked)
             some.about, some.asserted_at = about.split(BETWEEN), asserted_at.split(BETWEEN)
             found.extend(some)
         return found
 
     async def node_documents(self, tenant_id: str, asset_ids: Sequence[str]) -> NodeDocuments:
-        """What is known of these as JSON; some of many are asked for at the same time."""
+        """What is known of these as JSON."""
+        found, tags = await self._about_nodes("node_documents", tenant_id, asset_ids)
+        documents = NodeDocuments(tags=tags)
+        for ids, opened in found:
+            if ids:
+                documents.opened.update(zip(ids.split(BETWEEN), opened.split(BETWEEN), strict=True))
+        return documents
+
+    async def nodes(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, Node]:
+        """What is known of each of these, in their order."""
+        found, tags = await self._about_nodes("list_nodes", tenant_id, asset_ids)
+        known = {row[0]: Node._make((*row, sorted(tags.get(row[0], ())))) for row in found}
+        return {
+            asset_id: known.get(asset_id) or Node(asset_id, tags=sorted(tags.get(asset_id, ())))
+            for asset_id in asset_ids
+        }
+
+    async def _about_nodes(
+        self, name: str, tenant_id: str, asset_ids: Sequence[str]
+    ) -> tuple[list[Row], dict[str, set[str]]]:
+        """What a statement tells of these, and the tags of all that have some; of many, some at a time."""
 
         async def ask(name: str, some: str) -> list[Row]:
             async with self._turns:
@@ -102,31 +122,14 @@ class PostgresLineage:
                 return await self._database.fetch(_QUERIES[name], asked)
 
         texts = list(parts(asset_ids))
-        found = await asyncio.gather(
-            *(ask("node_documents", some) for some in texts), *(ask("list_node_tags", some) for some in texts)
+        told, tagged = await asyncio.gather(
+            asyncio.gather(*(ask(name, some) for some in texts)),
+            asyncio.gather(*(ask("list_node_tags", some) for some in texts)),
         )
-        documents = NodeDocuments()
-        for ((ids, opened),) in found[: len(texts)]:
-            if ids:
-                documents.opened.update(zip(ids.split(BETWEEN), opened.split(BETWEEN), strict=True))
-        for asset_id, tag in chain.from_iterable(found[len(texts) :]):
-            documents.tags[asset_id].add(tag)
-        return documents
-
-    async def nodes(self, tenant_id: str, asset_ids: Sequence[str]) -> dict[str, Node]:
-        """What is known of each of these, in their order."""
         tags: dict[str, set[str]] = defaultdict(set)
-        known: dict[str, Node] = {}
-        for some in parts(asset_ids):
-            asked = {"tenant_id": tenant_id, "asset_ids": some}
-            for asset_id, tag in await self._database.fetch(_QUERIES["list_node_tags"], asked):
-                tags[asset_id].add(tag)
-            for row in await self._database.fetch(_QUERIES["list_nodes"], asked):
-                known[row[0]] = Node._make((*row, sorted(tags[row[0]]) if row[0] in tags else ()))
-        return {
-            asset_id: known.get(asset_id) or Node(asset_id, tags=sorted(tags.get(asset_id, ())))
-            for asset_id in asset_ids
-        }
+        for asset_id, tag in chain.from_iterable(tagged):
+            tags[asset_id].add(tag)
+        return [*chain.from_iterable(told)], tags
 
     async def column(self, tenant_id: str, asset_id: str, column: str) -> str | None:
         asked = {"tenant_id": tenant_id, "asset_id": asset_id, "column": column}
@@ -143,6 +146,6 @@ class PostgresLineage:
 
     async def validity(self, tenant_id: str, edges: Edges) -> dict[tuple[str, str, str], datetime]:
         """Since when each edge is there without interruption."""
-        asked = {"tenant_id": tenant_id, **edges.keys()}
+        asked = {"tenant_id": tenant_id, **edges.parameters()}
         rows = await self._database.fetch(_QUERIES["edge_validity"], asked)
         return {(row[0], row[1], row[2]): row[3] for row in rows if row[3] is not None}
