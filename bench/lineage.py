@@ -119,13 +119,13 @@ def _walk(client: Client, asset: str, depth: int) -> float:
 
 def _write_edges(platform: Platform, tenant: str, writes: int) -> float:
     """Edges per second from the first request until the last is visible."""
+    client = Client(platform, tenant)
 
     def send(first: int) -> str:
         edges = [
             {"from_asset_id": f"new-{n}", "to_asset_id": f"new-{n + 1}", "relationship_type": "derived-from"}
             for n in range(first, first + _BATCH)
         ]
-        client = Client(platform, tenant)
         headers = {"prefer": "respond-async"}
         answer = client.ask("POST", f"{METADATA}/lineage", json={"relationships": edges}, headers=headers)
         return str(answer.headers["lily-event-id"])
@@ -133,7 +133,6 @@ def _write_edges(platform: Platform, tenant: str, writes: int) -> float:
     started = time.perf_counter()
     with ThreadPoolExecutor(_SENDERS) as senders:
         event_ids = list(senders.map(send, range(0, writes, _BATCH)))
-    client = Client(platform, tenant)
     for event_id in event_ids:
         client.ask("GET", f"{METADATA}/lineage/new-0", params={"depth": 1}, headers={"lily-after": event_id})
     return round(writes / (time.perf_counter() - started), 1)

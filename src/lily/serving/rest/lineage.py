@@ -31,6 +31,7 @@ LINEAGE = "/lily/v1/metadata/lineage"
 NDJSON = "application/x-ndjson"
 MAX_DEPTH = 10_000
 DEFAULT_PAGE, MAX_PAGE = 1_000, 50_000
+_SHOWN_AT_ONCE = 2_000
 
 Which = Annotated[Direction, Query(description="upstream, downstream or both.")]
 Depth = Annotated[int, Query(ge=1, le=MAX_DEPTH, description="How many hops.")]
@@ -79,9 +80,8 @@ class LineageReads:
         walked = await self._walk(call, walk)
         page, more = walked.edges.part(first, size), len(walked.edges) > first + size
         ends = list(walked.depths if not more and first == 0 else _ends(page))
-        described, nodes = await asyncio.gather(
-            self._lineage.edges.described(call.tenant_id, page),
-            self._lineage.edges.node_documents(call.tenant_id, ends),
+        shown, nodes = await asyncio.gather(
+            self._documents(call, page), self._lineage.edges.node_documents(call.tenant_id, ends)
         )
         call.notebook.note_shown([end for end in ends if end in nodes.tags], "lineage")
         since = await self._validity(call, page, walk)
@@ -90,11 +90,10 @@ class LineageReads:
             "truncated": walked.truncated,
             "next_page_token": self._tokens.issue((first + size,), question) if more else "",
         }
-        shown = described.documents()
         if since:
             shown = [_dated(*each) for each in zip(shown, map(since.get, page), strict=True)]
-        told = _node_texts(nodes, {end: walked.depths[end] for end in ends})
-        return _answer(content, nodes=told, relationships=filter(None, shown))
+        told = _node_texts(nodes, ends, walked.depths)
+        return _answer(content, nodes=told, relationships=shown)
 
     async def impact(
         self, request: Request, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
@@ -141,7 +140,7 @@ class LineageReads:
         path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
         await self._lineage.note_edges(call, path)
         shown = await self._documents(call, path)
-        is_whole = len(shown) == len(path) > 0  # an edge may be gone meanwhile
+        is_whole = bool(shown) and all(shown)  # an edge may be gone meanwhile
         content = {"from": from_, "to": to, "truncated": truncated and not is_whole}
         return _answer(content, paths=[f"[{','.join(shown)}]"] if is_whole else [])
 
@@ -185,8 +184,13 @@ class LineageReads:
         raise NotFound(f"there is no asset {walk.start!r}")
 
     async def _documents(self, call: Call, edges: Edges) -> list[str]:
+        """Each as JSON, empty for one that is gone; between some and the next others have their turn."""
         described = await self._lineage.edges.described(call.tenant_id, edges)
-        return list(filter(None, described.documents()))
+        shown: list[str] = []
+        for first in range(0, len(described), _SHOWN_AT_ONCE):
+            shown += described.part(first, _SHOWN_AT_ONCE).documents()
+            await asyncio.sleep(0)
+        return shown
 
     async def _validity(self, call: Call, edges: Edges, walk: Walk) -> dict[Any, datetime]:
         """Since when these edges are there; of very many it is not asked."""
@@ -236,14 +240,18 @@ def _node(node: Node, depth: int) -> dict[str, Any]:
     }
 
 
-def _node_texts(nodes: NodeDocuments, depths: Mapping[str, int]) -> Iterator[str]:
+def _node_texts(nodes: NodeDocuments, ends: Iterable[str], depths: Mapping[str, int]) -> Iterator[str]:
     """As `_node`; of an asset that is only an edge's end there is no document."""
-    for asset_id, depth in depths.items():
+    untagged = {depth: f',"tags":[],"depth":{depth}}}' for depth in set(depths.values())}
+    for asset_id in ends:
+        depth, opened = depths[asset_id], nodes.opened.get(asset_id)
         tags = sorted(nodes.tags[asset_id]) if asset_id in nodes.tags else []
-        if (opened := nodes.opened.get(asset_id)) is None:
+        if opened is None:
             yield to_json(_node(Node(asset_id, tags=tags), depth)).decode()
+        elif tags:
+            yield f'{opened},"tags":{to_json(tags).decode()},"depth":{depth}}}'
         else:
-            yield f'{opened},"tags":{to_json(tags).decode() if tags else "[]"},"depth":{depth}}}'
+            yield opened + untagged[depth]
 
 
 def _dated(shown: str, valid_from: datetime | None) -> str:
@@ -254,6 +262,8 @@ def _dated(shown: str, valid_from: datetime | None) -> str:
 
 
 def _answer(content: dict[str, Any], **lists: Iterable[str]) -> Response:
-    """Content with lists of what is JSON already."""
-    written = (f',"{name}":[{",".join(items)}]'.encode() for name, items in lists.items())
-    return Response(b"".join((to_json(content)[:-1], *written, b"}")), media_type="application/json")
+    """Content with lists of what is JSON already, without what is empty; long ones are seldom copied."""
+    written = [to_json(content)[:-1]]
+    for name, items in lists.items():
+        written += [f',"{name}":['.encode(), ",".join(filter(None, items)).encode(), b"]"]
+    return Response(b"".join((*written, b"}")), media_type="application/json")

@@ -37,14 +37,13 @@ CREATE TEMPORARY TABLE seed_origins (
     PRIMARY KEY (tenant_id, tag, seed, seed_is_partial)
 ) ON COMMIT DELETE ROWS;
 CREATE TEMPORARY VIEW moved_facts AS
-SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came,
-       reason_of(g.cause, g.via_from, g.via_type, o.origin) AS reason
+SELECT g.tenant_id, g.asset_id, g.tag, g.cause, true AS came, g.via_from, g.via_type, o.origin
   FROM gained_facts AS g
   LEFT JOIN seed_origins AS o ON o.tenant_id = g.tenant_id AND o.tag = g.tag AND o.seed = g.seed
        AND o.seed_is_partial = g.seed_is_partial
  WHERE g.is_new
  UNION ALL
-SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false, reason_of(l.cause, NULL, NULL, l.origin) FROM lost_facts AS l
+SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false, NULL, NULL, l.origin FROM lost_facts AS l
 
 -- name: last_seqs
 -- Propagator: how far it has come in each lane, and how far it could get.
@@ -82,11 +81,15 @@ DELETE FROM propagation_arrears WHERE tenant_id = ANY(%(tenants)s)
 
 -- name: tell
 -- Propagator: what is different now, as a function finds it, is to be told in this order.
-INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons) SELECT * FROM {differences}()
+INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)
+SELECT d.tenant_id, d.asset_id, gen_random_uuid(), d.cause, d.added, d.removed,
+       told_reasons(d.reasons, d.added, d.removed, d.cause, d.via_from, d.via_type, d.origin)
+  FROM {differences}() AS d
 
 -- name: tell_later
 -- Propagator: the same, to be put in order by the one writer of that.
-INSERT INTO untold_tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
+INSERT INTO untold_tag_changes (
+    tenant_id, asset_id, cause, added, removed, reasons, via_from, via_type, origin, applied_at)
 SELECT d.*, clock_timestamp() FROM {differences}() AS d
 
 -- name: tell_some
@@ -100,7 +103,9 @@ WITH taken AS (
     RETURNING u.*
 )
 INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
-SELECT tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at FROM taken ORDER BY number
+SELECT tenant_id, asset_id, gen_random_uuid(), cause, added, removed,
+       told_reasons(reasons, added, removed, cause, via_from, via_type, origin), applied_at
+  FROM taken ORDER BY number
 
 -- name: is_anything_left
 -- Propagator: whether anything may follow on. From incidents nothing does, nor from assets without facts and edges.
