@@ -63,6 +63,47 @@ def test_a_tenant_with_much_to_do_keeps_nobody_waiting(database: str) -> None:
     graph.close()
 
 
+@pytest.mark.parametrize("most_together", [4, 1000])
+def test_every_change_is_told_with_its_own_reason_whoever_tells_it(database: str, most_together: int) -> None:
+    graph = Graph(database, most_together=most_together)
+    one, other = _tag("a"), _tag("x")
+    said = [_edge("a", "b"), _edge("b", "c"), *(_edge("x", f"y{n}") for n in range(9)), one, other]
+    graph.apply({"acme": said})
+    assert _reasons(graph) == {
+        "a": _reason(one, "a"),
+        "b": _reason(one, "a", "a"),
+        "c": _reason(one, "a", "b"),
+        "x": _reason(other, "x"),
+        **{f"y{n}": _reason(other, "x", "x") for n in range(9)},
+    }
+    graph.connection.execute("TRUNCATE tag_changes")
+    gone = _tag("x", holds=False)
+    graph.apply({"acme": [gone]})
+    assert _reasons(graph) == dict.fromkeys(["x", *(f"y{n}" for n in range(9))], _reason(gone, "x"))
+    followed_alone = graph.connection.execute("SELECT count(*) FROM propagation_arrears").fetchone()
+    assert followed_alone == (0,)
+    graph.close()
+
+
+def _reason(cause: Said, origin: str, via: str | None = None) -> object:
+    over = {} if via is None else {"from": via, "relationship_type": "derived-from"}
+    return {"PII": {"cause": str(cause.event_id), "origin": origin, **over}}
+
+
+def _reasons(graph: Graph) -> dict[str, object]:
+    return dict(graph.connection.execute("SELECT asset_id, reasons FROM tag_changes").fetchall())
+
+
+def test_a_sink_of_many_is_taken_away_and_put_back(graph: Graph) -> None:
+    sources = [f"source-{n}" for n in range(LEAVES // 4)]
+    named = {Field.ASSET_NAME: "sink", Field.ASSET_TYPE: "table"}
+    graph.apply({"acme": [_edge(each, "sink") for each in sources] + [_tag(each) for each in sources]})
+    for minute, is_deleted in ((1, True), (2, False)):
+        fields = named | {Field.IS_DELETED: is_deleted}
+        graph.apply({"acme": [Event(next_id(), at(minute), "sink", fields)]})
+        assert ("sink" in graph.effective()["acme"]) is not is_deleted
+
+
 def test_on_larger_graphs_too_propagation_equals_the_oracle(graph: Graph) -> None:
     histories = {f"large-{seed}": history(seed, pieces=12, scale=4) for seed in range(40)}
     assert difference(graph, histories) is None

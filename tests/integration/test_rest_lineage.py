@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from rest_kit import ASSETS, Gateway
 
+from lily.repositories.postgres.edges import Edges
+from lily.repositories.postgres.lineage import PostgresLineage
+
 AT = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
 ODD = ('q"uo\\te', "naïve-☃-𝄞", "a b/c%d?e#f", "{}")
 #: Up to the usual size of a page each edge is described by itself, beyond it all of a hop are.
@@ -80,12 +83,14 @@ def test_an_asset_looks_the_same_in_lineage_and_in_impact(api: Gateway) -> None:
     api.stored(asset_id="known", asset_name="Known", asset_owner="ada", data_source="pg")
     api.stored(asset_id="bare", asset_name="Bare")
     api.stored(asset_id="nameless", asset_name=None)
-    for end in ("known", "bare", "nameless", "unknown"):
-        link(api, "start", end)
+    for start, end in (("start", "known"), ("known", "bare"), ("bare", "nameless"), ("start", "unknown")):
+        link(api, start, end)
     found = {each["asset_id"]: each for each in ask(api, "start", direction="downstream")["nodes"]}
     impact = api.call("GET", f"{ASSETS}/lineage/start/impact").json()["assets"]
     assert {each["asset_id"]: each for each in impact} == {k: v for k, v in found.items() if k != "start"}
     assert {end for end, each in found.items() if each["is_known"]} == {"known", "bare"}
+    depths = {"start": 0, "known": 1, "unknown": 1, "bare": 2, "nameless": 3}
+    assert {end: each["depth"] for end, each in found.items()} == depths
     api.stored(asset_id="gone", is_deleted=True)
     link(api, "start", "gone")
     nodes = ask(api, "start", direction="downstream")["nodes"]
@@ -105,3 +110,22 @@ def test_small_pages_show_what_a_large_one_does(api: Gateway) -> None:
         pages += [{k: v for k, v in each.items() if k != "valid_from"} for each in page["relationships"]]
         token = page["next_page_token"]
     assert pages == whole["relationships"]
+
+
+def test_an_edge_that_goes_while_it_is_asked_for_is_left_out(
+    api: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link(api, "a", "b")
+    link(api, "b", "c")
+    described = PostgresLineage.described
+
+    async def later(self: PostgresLineage, tenant_id: str, edges: Edges) -> Edges:
+        api.execute("DELETE FROM edges WHERE to_id = 'c'")
+        return await described(self, tenant_id, edges)
+
+    monkeypatch.setattr(PostgresLineage, "described", later)
+    found = ask(api, "a", direction="downstream")["relationships"]
+    assert [each["to_asset_id"] for each in found] == ["b"]
+    link(api, "b", "c")
+    answer = api.call("GET", f"{ASSETS}/lineage/paths", params={"from": "a", "to": "c"})
+    assert answer.json()["paths"] == []

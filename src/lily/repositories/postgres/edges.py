@@ -40,7 +40,7 @@ class Edges:
 
     @classmethod
     def of(cls, keys: Iterable[EdgeKey]) -> Edges:
-        """Not described."""
+        """The edges with these keys, not described."""
         return cls(*map(list, zip(*keys, strict=True)))
 
     def __len__(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain
@@ -114,14 +115,18 @@ class PostgresLineage:
     async def _about_nodes(
         self, name: str, tenant_id: str, asset_ids: Sequence[str]
     ) -> tuple[list[Row], dict[str, set[str]]]:
-        """What a statement tells of these, and the tags of all that have some; of many, some at a time."""
+        """What a statement tells of these, and the tags of all that have some.
 
-        async def ask(name: str, some: str) -> list[Row]:
-            async with self._turns:
-                asked = {"tenant_id": tenant_id, "asset_ids": some}
-                return await self._database.fetch(_QUERIES[name], asked)
-
+        Of many, some at a time, on few connections; few do not wait for their turn.
+        """
         texts = list(parts(asset_ids))
+        turns = self._turns if len(texts) > 1 else nullcontext()
+
+        async def ask(statement: str, some: str) -> list[Row]:
+            async with turns:
+                asked = {"tenant_id": tenant_id, "asset_ids": some}
+                return await self._database.fetch(_QUERIES[statement], asked)
+
         told, tagged = await asyncio.gather(
             asyncio.gather(*(ask(name, some) for some in texts)),
             asyncio.gather(*(ask("list_node_tags", some) for some in texts)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ LINEAGE = "/lily/v1/metadata/lineage"
 NDJSON = "application/x-ndjson"
 MAX_DEPTH = 10_000
 DEFAULT_PAGE, MAX_PAGE = 1_000, 50_000
+#: Edges that are put into words before others have their turn: about two milliseconds.
 _SHOWN_AT_ONCE = 2_000
 
 Which = Annotated[Direction, Query(description="upstream, downstream or both.")]
@@ -240,9 +241,9 @@ def _node(node: Node, depth: int) -> dict[str, Any]:
     }
 
 
-def _node_texts(nodes: NodeDocuments, ends: Iterable[str], depths: Mapping[str, int]) -> Iterator[str]:
+def _node_texts(nodes: NodeDocuments, ends: Sequence[str], depths: Mapping[str, int]) -> Iterator[str]:
     """As `_node`; of an asset that is only an edge's end there is no document."""
-    untagged = {depth: f',"tags":[],"depth":{depth}}}' for depth in set(depths.values())}
+    untagged = {depth: f',"tags":[],"depth":{depth}}}' for depth in {depths[end] for end in ends}}
     for asset_id in ends:
         depth, opened = depths[asset_id], nodes.opened.get(asset_id)
         tags = sorted(nodes.tags[asset_id]) if asset_id in nodes.tags else []
@@ -262,7 +263,7 @@ def _dated(shown: str, valid_from: datetime | None) -> str:
 
 
 def _answer(content: dict[str, Any], **lists: Iterable[str]) -> Response:
-    """Content with lists of what is JSON already, without what is empty; long ones are seldom copied."""
+    """Content with lists of what is JSON already; an empty text is left out."""
     written = [to_json(content)[:-1]]
     for name, items in lists.items():
         written += [f',"{name}":['.encode(), ",".join(filter(None, items)).encode(), b"]"]

@@ -2,9 +2,9 @@
 --
 -- Called in this order by lily.repositories.postgres.propagator, in one transaction, over the work tables of
 -- queries/propagation.sql: look at what changed, take away what has lost its support, put back and add what
--- has support. Every statement works on a whole set, once per hop. An OFFSET 0 has its subquery run once per row,
--- by key: left to itself the planner, which cannot know the sizes of tables that grow within the transaction,
--- joins by reading all facts of a tag for each of them.
+-- has support. Every statement works on a whole set, once per hop. An OFFSET 0 has its subquery run once per row, by
+-- key or by an array of keys: left to itself the planner, which cannot know the sizes of tables that grow within the
+-- transaction, joins by reading all facts of a tag for each of them.
 
 -- How each tag at hand spreads, asked once per run.
 CREATE OR REPLACE FUNCTION learn_rules() RETURNS void LANGUAGE plpgsql AS $$
@@ -150,7 +150,7 @@ $$;
 -- The reasons for a change of an asset's tags: those found with it or, of a single tag, made of what was found.
 CREATE OR REPLACE FUNCTION told_reasons(
     found jsonb, added text[], removed text[], cause uuid, via_from text, via_type text, origin text
-) RETURNS jsonb LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+) RETURNS jsonb LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce(found, jsonb_build_object((added || removed)[1], reason_of(cause, via_from, via_type, origin)))
 $$;
 
@@ -158,8 +158,8 @@ $$;
 -- so what is asserted on them is all that follows from their changes. They are done with here, and what is different
 -- about them now is returned. An asset out of the way (`is_out_of_the_way`) is not done with here.
 CREATE OR REPLACE FUNCTION settle_lone_assets() RETURNS TABLE (
-    tenant_id text, asset_id text, cause uuid, added text[], removed text[], reasons jsonb, via_from text, via_type text,
-    origin text
+    tenant_id text, asset_id text, cause uuid, added text[], removed text[], reasons jsonb, via_from text,
+    via_type text, origin text
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
@@ -182,7 +182,7 @@ BEGIN
     )
     SELECT r.tenant_id, r.asset_id, r.cause, r.tags, '{}'::text[],
            (SELECT jsonb_object_agg(t.tag, reason_of(r.cause, NULL, NULL, r.asset_id))
-              FROM (SELECT unnest(r.tags) AS tag) AS t), NULL::text, NULL::text, r.asset_id
+              FROM (SELECT unnest(r.tags) AS tag) AS t), NULL::text, NULL::text, NULL::text
       FROM rooted AS r WHERE r.tags <> '{}';
 END $$;
 
@@ -362,7 +362,7 @@ BEGIN
 END $$;
 
 -- The facts from which everything that is now missing follows: newly asserted ones, and those that are one hop
--- behind something that changed (`only_to`: over edges to that asset only).
+-- behind something that changed (`only_to`: over edges to that asset only; such a fact is its own seed).
 CREATE OR REPLACE FUNCTION find_gains() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     WITH added AS (
@@ -387,7 +387,8 @@ BEGIN
          WHERE c.look_upstream
       ) AS s
      CROSS JOIN LATERAL (
-           SELECT * FROM effective_tags AS f WHERE f.tenant_id = s.tenant_id AND f.asset_id = s.from_id OFFSET 0) AS f;
+           SELECT * FROM effective_tags AS f WHERE f.tenant_id = s.tenant_id AND f.asset_id = s.from_id OFFSET 0) AS f
+     ORDER BY f.tenant_id, f.asset_id, f.tag, f.is_partial, s.to_id, s.cause;
 
     INSERT INTO gained_facts
     SELECT 0, f.tenant_id, f.asset_id, f.tag, f.is_partial, e.to_id, false, l.cause, f.asset_id, f.is_partial, NULL, NULL
@@ -421,9 +422,10 @@ END $$;
 
 -- Adds what follows from the facts gained in round `start`, hop by hop, until nothing is new or some 50,000 facts
 -- were added. Returns the round to go on with, NULL when it has finished, -1 when there is more ahead than `most`.
--- What a round reads is read by arrays of keys, which takes half as long as key by key, and compared by hashes.
+-- What a round reads is read by arrays of keys, 10,000 at a time, which takes half as long as key by key, and compared
+-- by hashes. An array is quick in the condition of an index only; a bitmap may have to look at its rows again.
 CREATE OR REPLACE FUNCTION add_onward(start integer, most bigint) RETURNS integer LANGUAGE plpgsql
-SET enable_hashjoin = on SET enable_nestloop = off AS $$
+SET enable_hashjoin = on SET enable_nestloop = off SET enable_bitmapscan = off AS $$
 DECLARE
     this integer := start;
     added bigint := 0;
@@ -441,24 +443,31 @@ BEGIN
                    s.tenant_id, e.to_id, s.tag, c.as_partial, e.from_id, e.relationship_type, s.is_partial,
                    s.cause, s.seed, s.seed_is_partial, r.has_opt_outs
               FROM (SELECT tenant_id, tag, is_partial, only_to, cause, seed, seed_is_partial, array_agg(asset_id) AS ids
-                      FROM gained_facts WHERE round = this
-                     GROUP BY tenant_id, tag, is_partial, only_to, cause, seed, seed_is_partial) AS s
+                      FROM (SELECT *, row_number() OVER () / 10000 AS part FROM gained_facts WHERE round = this) AS g
+                     GROUP BY tenant_id, tag, is_partial, only_to, cause, seed, seed_is_partial, part) AS s
               JOIN rules AS r ON r.tenant_id = s.tenant_id AND r.tag = s.tag
              CROSS JOIN LATERAL (
                    SELECT * FROM edges AS e WHERE e.tenant_id = s.tenant_id AND e.from_id = ANY(s.ids)
                       AND e.relationship_type = ANY(r.types) AND s.only_to IS NULL
                     UNION ALL
-                   -- What goes to one asset only is where it begins: one fact, one edge of each type.
-                   SELECT * FROM edges AS e WHERE e.tenant_id = s.tenant_id AND e.from_id = s.seed
-                      AND e.relationship_type = ANY(r.types) AND s.only_to IS NOT NULL AND e.to_id = s.only_to) AS e
+                   -- A fact that goes to one asset only is its own seed (find_gains): one edge of each type. Asked for
+                   -- as the first from its key on: by `=` the planner may as well read all edges into that asset.
+                   SELECT e.* FROM unnest(r.types) AS t (name) CROSS JOIN LATERAL (
+                          SELECT * FROM edges AS e
+                           WHERE (e.tenant_id, e.from_id, e.relationship_type, e.to_id)
+                                 >= (s.tenant_id, s.seed, t.name, s.only_to)
+                           ORDER BY e.tenant_id, e.from_id, e.relationship_type, e.to_id LIMIT 1) AS e
+                    WHERE s.only_to IS NOT NULL AND (e.tenant_id, e.from_id, e.relationship_type, e.to_id)
+                          = (s.tenant_id, s.seed, t.name, s.only_to)) AS e
              CROSS JOIN LATERAL (SELECT carried_as_partial(e::edges, s.tag, r.along_lineage, r.along_containment,
                    r.along_indirect, r.stopped_by_masking, s.is_partial, r.along_containment AND EXISTS (
                        SELECT FROM refined_pairs AS p WHERE p.tenant_id = s.tenant_id
                           AND p.from_id = e.from_id AND p.to_id = e.to_id)) AS as_partial OFFSET 0) AS c
              WHERE c.as_partial IS NOT NULL
-             ORDER BY e.to_id, s.tag, c.as_partial, s.tenant_id, e.from_id, e.relationship_type, s.is_partial
+             ORDER BY e.to_id, s.tag, c.as_partial, s.tenant_id, e.from_id, e.relationship_type, s.is_partial, s.cause
         ), targets AS (
-            SELECT tenant_id, tag, array_agg(to_id) AS ids FROM reached GROUP BY tenant_id, tag
+            SELECT tenant_id, tag, array_agg(to_id) AS ids
+              FROM (SELECT *, row_number() OVER () / 10000 AS part FROM reached) AS n GROUP BY tenant_id, tag, part
         ), held AS (
             SELECT f.* FROM targets AS t CROSS JOIN LATERAL (
                    SELECT tenant_id, asset_id, tag, is_partial FROM effective_tags AS f
@@ -502,8 +511,8 @@ END $$;
 -- What readers now see differently: one row per asset. A fact that went and came back is no change. All rows are
 -- read, so joining by hashes is right here.
 CREATE OR REPLACE FUNCTION seen_differently() RETURNS TABLE (
-    tenant_id text, asset_id text, cause uuid, added text[], removed text[], reasons jsonb, via_from text, via_type text,
-    origin text
+    tenant_id text, asset_id text, cause uuid, added text[], removed text[], reasons jsonb, via_from text,
+    via_type text, origin text
 ) LANGUAGE plpgsql SET enable_hashjoin = on AS $$
 #variable_conflict use_column
 BEGIN

@@ -90,7 +90,9 @@ SELECT d.tenant_id, d.asset_id, gen_random_uuid(), d.cause, d.added, d.removed,
 -- Propagator: the same, to be put in order by the one writer of that.
 INSERT INTO untold_tag_changes (
     tenant_id, asset_id, cause, added, removed, reasons, via_from, via_type, origin, applied_at)
-SELECT d.*, clock_timestamp() FROM {differences}() AS d
+SELECT d.tenant_id, d.asset_id, d.cause, d.added, d.removed, d.reasons, d.via_from, d.via_type, d.origin,
+       clock_timestamp()
+  FROM {differences}() AS d
 
 -- name: tell_some
 -- Propagator, in a transaction of its own or with what it did: `most` changes of each tenant, in their order.
