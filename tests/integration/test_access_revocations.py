@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
@@ -103,7 +102,7 @@ def test_what_is_revoked_through_one_gateway_is_denied_by_another_from_the_answe
             revoked.append((answered, time.monotonic()))
     assert not any(reader.shown_between(*span) for span in revoked)
     assert any(status == 200 for _, status in reader.statuses)
-    assert median(taken) < 1.0, taken
+    assert max(taken) < 1.0, taken
 
 
 def test_a_gateway_that_cannot_hear_allows_nothing_once_a_revocation_is_answered(
