@@ -7,3 +7,4 @@ ALTER TABLE untold_tag_changes
     ADD COLUMN via_type text,
     ADD COLUMN origin text;
 DROP FUNCTION IF EXISTS settle_lone_assets(), seen_differently();
+DROP FUNCTION IF EXISTS node_shown(text, text, text, text, text, boolean); -- it is `node_opened` now
