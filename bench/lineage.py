@@ -141,8 +141,13 @@ def _write_edges(platform: Platform, tenant: str, name: str, writes: int) -> flo
     with ThreadPoolExecutor(_SENDERS) as senders:
         event_ids = list(senders.map(send, range(0, writes, _BATCH)))
     path = f"{METADATA}/lineage/{name}-0"
-    for event_id in event_ids:
+
+    def wait(event_id: str) -> None:
         client.ask("GET", path, params={"depth": 1}, headers={"lily-after": event_id})
+
+    wait(event_ids[0])  # the edge that is asked for
+    with ThreadPoolExecutor(_SENDERS) as waiting:
+        list(waiting.map(wait, event_ids))
     return round(writes / (time.perf_counter() - started), 1)
 
 

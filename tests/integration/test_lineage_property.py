@@ -6,13 +6,16 @@ import json
 import os
 from collections.abc import Iterator
 
+import psycopg
 import pytest
 
+from kit.databases import Databases
 from kit.events import at, next_id
 from kit.lineage_model import Said
 from kit.lineage_runs import Graph, difference, history, random_edges
 from kit.model import Event
 from lily.domain.assets import Field
+from lily.repositories.postgres import migrations
 from lily.repositories.postgres.edges import Edges
 from lily.repositories.postgres.lineage import ALL_TYPES
 from lily.repositories.postgres.queries import load
@@ -83,6 +86,44 @@ def test_every_change_is_told_with_its_own_reason_whoever_tells_it(database: str
     followed_alone = graph.connection.execute("SELECT count(*) FROM propagation_arrears").fetchone()
     assert followed_alone == (0,)
     graph.close()
+
+
+def test_what_is_told_of_many_alike_is_kept_together_and_told_of_each(database: str) -> None:
+    graph = Graph(database, most_together=100)
+    tag = _tag("hub")
+    graph.apply({"acme": [*(_edge("hub", f"leaf-{n}") for n in range(2500)), tag]}, propagate=False)
+    while graph.propagator.run():
+        pass
+    graph.apart.run_apart()
+    kept = graph.connection.execute("SELECT sum(assets), count(*) < 10 FROM untold_tag_changes").fetchone()
+    assert kept == (2501, True)
+    graph.follow()
+    leaves = dict.fromkeys((f"leaf-{n}" for n in range(2500)), _reason(tag, "hub", "hub"))
+    assert _reasons(graph) == {"hub": _reason(tag, "hub")} | leaves
+    graph.close()
+
+
+def test_what_waited_to_be_told_before_an_upgrade_is_told_after_it(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, cause = databases.create_empty(), _tag("a")
+    earlier = [script for script in migrations._scripts() if script[0] < 29]
+    with monkeypatch.context() as patched:
+        patched.setattr(migrations, "_scripts", lambda: earlier)
+        migrations.migrate_database(url)
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            "INSERT INTO untold_tag_changes (tenant_id, asset_id, cause, added, removed, via_from, via_type,"
+            " origin, applied_at) VALUES ('acme', 'b', %s, '{PII}', '{}', 'a', 'derived-from', 'a', now())",
+            (cause.event_id,),
+        )
+        connection.execute("INSERT INTO propagation_arrears VALUES ('acme', 'lineage', 0)")
+    migrations.migrate_database(url)
+    graph = Graph(url)
+    graph.propagator.run()
+    assert _reasons(graph) == {"b": _reason(cause, "a", "a")}
+    graph.close()
+    databases.drop(url)
 
 
 def _reason(cause: Said, origin: str, via: str | None = None) -> object:

@@ -53,8 +53,13 @@ def _stage_batch(records: pa.RecordBatch) -> pa.RecordBatch:
     header = as_map(records["headers"])
     columns = _envelope(records, header)
     rows = _read(records, lookup(header, "ce_type").to_pylist(), columns["reason"].to_pylist())
+    has_unfit = any("reason" in row for row in rows)
     for name in (*_ABOUT, *_SAID):
-        columns[name] = pa.array([row.get(name) for row in rows], SCHEMA.field(name).type)
+        kind = SCHEMA.field(name).type
+        is_said = has_unfit or name in _SAID
+        columns[name] = (
+            pa.array([row.get(name) for row in rows], kind) if is_said else pa.nulls(len(rows), kind)
+        )
     told = pa.array([row.get("event_time") for row in rows], INSTANT)
     columns["event_time"] = pc.coalesce(told, columns["received_at"])
     columns |= {name: records[name] for name in _PLACE}

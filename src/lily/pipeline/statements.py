@@ -34,6 +34,9 @@ _MAX_KEY_BYTES = 2400
 _TYPES = frozenset(RelationshipType)
 #: What cannot be kept is refused: a number that is none, half a character.
 _ENCODER = json.JSONEncoder(allow_nan=False, check_circular=False)
+#: What else most edges say, and its text: to encode it takes a third of the time of reading an edge.
+_PLAIN = {"is_indirect": False, "is_masking": False}
+_PLAIN_TEXT = _ENCODER.encode(_PLAIN)
 
 
 class Unfit(Exception):
@@ -82,6 +85,8 @@ def read_statement(event_type: str | None, value: bytes | None) -> Fields:
 
 def _body(said: Fields) -> str:
     """What else was said."""
+    if said == _PLAIN:
+        return _PLAIN_TEXT
     try:
         return _ENCODER.encode(said)
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import LANE_TOPICS
-from lily.pipeline.jobs.history import PACE
+from lily.pipeline.jobs.history import PACE, in_few_tasks
 from lily.pipeline.session import HISTORY_POOL, query_name
 from lily.pipeline.sources import read_topics
 from lily.repositories.iceberg.catalog import events_table
@@ -22,6 +22,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     return (
         read_topics(session, settings.kafka, LANE_TOPICS.values(), PACE)
         .transform(as_received)
+        .transform(in_few_tasks)
         .writeStream.queryName(query_name(settings, NAME))
         .format("iceberg")
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")

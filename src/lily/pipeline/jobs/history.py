@@ -29,6 +29,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     return (
         read_topics(session, settings.kafka, [Topic.METADATA_CHANGES], PACE)
         .transform(read_changes)
+        .transform(in_few_tasks)
         .writeStream.queryName(query_name(settings, NAME))
         .format("iceberg")
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
@@ -43,3 +44,11 @@ def read_changes(events: DataFrame) -> DataFrame:
     """Change events in, rows of `lily.history` out; what happened to incidents is in `lily.events`."""
     parsed = F.from_json(F.col("value").cast("string"), _CHANGE).alias("change")
     return events.select(parsed).select("change.*").where("incident_id IS NULL").drop("incident_id")
+
+
+def in_few_tasks(events: DataFrame) -> DataFrame:
+    """The same rows by at most a quarter of the tasks that can run, so that a lane never waits for the lake.
+
+    A task writes a file, so there are fewer of these, too.
+    """
+    return events.coalesce(max(1, events.sparkSession.sparkContext.defaultParallelism // 4))

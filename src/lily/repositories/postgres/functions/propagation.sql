@@ -462,7 +462,7 @@ BEGIN
              CROSS JOIN LATERAL (SELECT carried_as_partial(e::edges, s.tag, r.along_lineage, r.along_containment,
                    r.along_indirect, r.stopped_by_masking, s.is_partial, r.along_containment AND EXISTS (
                        SELECT FROM refined_pairs AS p WHERE p.tenant_id = s.tenant_id
-                          AND p.from_id = e.from_id AND p.to_id = e.to_id)) AS as_partial OFFSET 0) AS c
+                          AND p.from_id = e.from_id AND p.to_id = e.to_id)) AS as_partial) AS c
              WHERE c.as_partial IS NOT NULL
              ORDER BY e.to_id, s.tag, c.as_partial, s.tenant_id, e.from_id, e.relationship_type, s.is_partial, s.cause
         ), targets AS (

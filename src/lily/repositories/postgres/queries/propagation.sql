@@ -87,27 +87,35 @@ SELECT d.tenant_id, d.asset_id, gen_random_uuid(), d.cause, d.added, d.removed,
   FROM {differences}() AS d
 
 -- name: tell_later
--- Propagator: the same, to be put in order by the one writer of that.
+-- Propagator: the same, to be put in order by the one writer of that; what is told alike is kept together. Returns how
+-- many changes each row holds.
 INSERT INTO untold_tag_changes (
-    tenant_id, asset_id, cause, added, removed, reasons, via_from, via_type, origin, applied_at)
-SELECT d.tenant_id, d.asset_id, d.cause, d.added, d.removed, d.reasons, d.via_from, d.via_type, d.origin,
-       clock_timestamp()
-  FROM {differences}() AS d
+    tenant_id, assets, asset_ids, cause, added, removed, reasons, via_froms, via_types, origin, applied_at)
+SELECT d.tenant_id, count(*), array_agg(d.asset_id), d.cause, d.added, d.removed, array_agg(d.reasons),
+       array_agg(d.via_from), array_agg(d.via_type), d.origin, clock_timestamp()
+  FROM (SELECT *, row_number() OVER () / 1000 AS part FROM {differences}()) AS d
+ GROUP BY d.part, d.tenant_id, d.cause, d.added, d.removed, d.origin
+RETURNING assets
 
 -- name: tell_some
--- Propagator, in a transaction of its own or with what it did: `most` changes of each tenant, in their order.
+-- Propagator, in a transaction of its own or with what it did: about `most` changes of each tenant, in their order.
 WITH taken AS (
     DELETE FROM untold_tag_changes AS u WHERE u.ctid = ANY(ARRAY(
         SELECT n.row_id FROM (SELECT DISTINCT a.tenant_id FROM propagation_arrears AS a) AS a
          CROSS JOIN LATERAL (
-               SELECT u.ctid AS row_id FROM untold_tag_changes AS u WHERE u.tenant_id = a.tenant_id
-                ORDER BY u.number LIMIT %(most)s) AS n))
+               SELECT u.ctid AS row_id, sum(u.assets) OVER (ORDER BY u.number) - u.assets AS before
+                 FROM untold_tag_changes AS u WHERE u.tenant_id = a.tenant_id
+                ORDER BY u.number LIMIT %(most)s) AS n
+         WHERE n.before < %(most)s))
     RETURNING u.*
 )
 INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons, applied_at)
-SELECT tenant_id, asset_id, gen_random_uuid(), cause, added, removed,
-       told_reasons(reasons, added, removed, cause, via_from, via_type, origin), applied_at
-  FROM taken ORDER BY number
+SELECT t.tenant_id, c.asset_id, gen_random_uuid(), t.cause, t.added, t.removed,
+       told_reasons(c.reasons, t.added, t.removed, t.cause, c.via_from, c.via_type, t.origin), t.applied_at
+  FROM taken AS t
+ CROSS JOIN LATERAL unnest(t.asset_ids, t.reasons, t.via_froms, t.via_types) WITH ORDINALITY
+       AS c (asset_id, reasons, via_from, via_type, place)
+ ORDER BY t.number, c.place
 
 -- name: is_anything_left
 -- Propagator: whether anything may follow on. From incidents nothing does, nor from assets without facts and edges.
