@@ -23,7 +23,7 @@ from lily.log.envelope import MAX_EVENT_BYTES
 from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import SCHEMA, stage
 from lily.pipeline.summaries import summarise
-from lily.pipeline.transforms.records import parse_records
+from lily.pipeline.transforms.records import as_records
 from lily.repositories.postgres.applier import Applier, Batch
 
 _UUID = b"0190a000-0000-7000-8000-00000000abcd"
@@ -169,7 +169,7 @@ class Decoded:
 def decoded(spark: SparkSession) -> Decoded:
     """All records decoded in one go, as they would be in one batch."""
     records = RECORDS + PURGES
-    table = stage(batch(spark, records).transform(parse_records).toArrow()).sort_by("offset")
+    table = stage(batch(spark, records).transform(as_records).toArrow()).sort_by("offset")
     rows = with_times_as_numbers(table).to_pylist()
     return Decoded(table, {record.claim: row for record, row in zip(records, rows, strict=True)})
 

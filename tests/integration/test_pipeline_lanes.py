@@ -12,7 +12,7 @@ from kit.staging import Catalog
 from lily.domain.assets import Lane
 from lily.pipeline.jobs import leaf, structural
 from lily.pipeline.lanes import LaneQuery
-from lily.pipeline.transforms.records import parse_records
+from lily.pipeline.transforms.records import as_records
 
 RECORDS = [sound(f"asset {number}", {"metadata": {"n": number}}) for number in range(40)]
 RECORDS += [poison("bad JSON", "malformed", b"{"), poison("unknown type", "unknown_type", ce_type=b"x")]
@@ -24,9 +24,9 @@ def apply_batch(lane: Lane, catalog: Catalog, records: DataFrame, batch_id: int)
     name = structural.NAME if lane is Lane.STRUCTURAL else leaf.NAME
     query = LaneQuery(name, lane, catalog.applier, lambda _: woken.append("relay"))
     if lane is Lane.STRUCTURAL:
-        structural.apply_batch(query, records.transform(parse_records), batch_id)
+        structural.apply_batch(query, records.transform(as_records), batch_id)
     else:
-        leaf.apply_batch(query, catalog.url, records.transform(parse_records), batch_id)
+        leaf.apply_batch(query, catalog.url, records.transform(as_records), batch_id)
     return woken
 
 

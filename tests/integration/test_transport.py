@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +17,7 @@ from pydantic import SecretStr
 from rest_kit import gateway
 
 from kit.certificates import Authority, TlsPort
-from kit.eventually import eventually
+from kit.tls_fronts import tls_front
 from lily.log.producer import client_config
 from lily.pipeline.sources import kafka_options
 from lily.repositories.iceberg.catalog import catalog_config
@@ -121,35 +119,16 @@ def test_the_grpc_listener_has_the_same_certificate_and_the_same_demand(
 def test_postgresql_is_reached_over_tls_and_only_with_the_right_authority(
     database: str, authority: Authority, stranger: Authority
 ) -> None:
-    with tls_in_postgresql(database, authority):
-        query = "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()"
-        checked = f"{database}?sslmode=verify-full&sslrootcert="
+    server = authority.sign("postgres")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(server.certificate, server.key)
+    with tls_front(database, context) as url:
+        checked = f"{url}?sslmode=verify-full&sslrootcert="
         with psycopg.connect(checked + authority.file) as connection:
-            assert str(connection.execute(query).fetchone()) == "('TLSv1.3',)"
+            assert connection.pgconn.ssl_in_use
+            assert connection.execute("SELECT 1").fetchone() == (1,)
         with pytest.raises(psycopg.OperationalError, match="certificate verify failed"):
             psycopg.connect(checked + stranger.file)
-
-
-@contextmanager
-def tls_in_postgresql(database: str, authority: Authority) -> Iterator[None]:
-    """The shared server speaks TLS for a while; those who did not ask for it notice nothing."""
-    with psycopg.connect(database, autocommit=True) as connection:
-        folder = Path(str(connection.execute("SHOW data_directory").fetchone()[0]))  # type: ignore[index]
-        server, owner = authority.sign("postgres"), folder.stat()
-        for file, name in ((server.certificate, "test.crt"), (server.key, "test.key")):
-            shutil.copy(file, folder / name)
-            (folder / name).chmod(0o600)
-            os.chown(folder / name, owner.st_uid, owner.st_gid)
-        for setting, value in (("ssl_cert_file", "test.crt"), ("ssl_key_file", "test.key"), ("ssl", "on")):
-            connection.execute(f"ALTER SYSTEM SET {setting} = '{value}'".encode())
-        connection.execute("SELECT pg_reload_conf()")
-        try:
-            eventually(lambda: connection.execute("SHOW ssl").fetchone() == ("on",))
-            yield
-        finally:
-            for setting in ("ssl", "ssl_cert_file", "ssl_key_file"):
-                connection.execute(f"ALTER SYSTEM RESET {setting}".encode())
-            connection.execute("SELECT pg_reload_conf()")
 
 
 def test_what_the_url_says_about_tls_reaches_the_gateway_and_the_lake(shared_settings: Settings) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,21 +30,33 @@ def matches(texts: pa.Array, pattern: str) -> pa.Array:
     return is_true(pc.match_substring_regex(texts, pattern))
 
 
-def as_map(headers: pa.ListArray) -> pa.MapArray:
-    """Lists of (key, value) as maps, without copying."""
-    return pa.MapArray.from_arrays(headers.offsets, *headers.values.flatten())
+class Headers:
+    """The headers of a batch of records, by name."""
 
+    def __init__(self, headers: pa.ListArray) -> None:
+        names, self._values = headers.flatten().flatten()
+        encoded = names.dictionary_encode()
+        self._codes = {name: code for code, name in enumerate(encoded.dictionary.to_pylist())}
+        self._names = encoded.indices.to_numpy()
+        lengths = pc.fill_null(pc.list_value_length(headers), 0).to_numpy()
+        self._records = np.repeat(np.arange(len(headers)), lengths)
+        self._count = len(headers)
 
-def lookup(maps: pa.Array, key: str) -> pa.Array:
-    """The last value of a key in an array of maps from text to bytes, as text; NULL when it is absent.
+    def texts(self, name: str) -> pa.Array:
+        """The last value of that name in every record, as text; NULL when it is absent.
 
-    Bytes that are no UTF-8 become text with a NUL in it, which no rule lets through.
-    """
-    found = pc.map_lookup(maps, key, "last")
-    try:
-        return found.cast(pa.string())
-    except pa.ArrowInvalid:
-        return pa.array([_text(value) for value in found.to_pylist()], pa.string())
+        Bytes that are no UTF-8 become text with a NUL in it, which no rule lets through.
+        """
+        if name not in self._codes:
+            return pa.nulls(self._count, pa.string())
+        found = np.flatnonzero(self._names == self._codes[name])
+        places = np.full(self._count, -1)
+        places[self._records[found]] = found  # of several, the last stays
+        values = pc.take(self._values, pa.array(places, mask=places < 0))
+        try:
+            return values.cast(pa.string())
+        except pa.ArrowInvalid:
+            return pa.array([_text(value) for value in values.to_pylist()], pa.string())
 
 
 def instants(texts: pa.Array) -> pa.Array:
@@ -63,19 +76,10 @@ def event_ids(given: pa.Array, sources: pa.Array) -> pa.Array:
     return pa.array([_event_id(*row) for row in rows], pa.string())
 
 
-def bits(keys: pa.Array, values: Mapping[str, int]) -> pa.Array:
-    """For every list of names the sum of their bits; unknown names have none."""
-    known = pa.array(values.keys(), pa.string())
-    flat = pc.index_in(keys.flatten(), known)
-    mentions = (
-        pa.table({"row": pc.list_parent_indices(keys), "name": flat}).group_by(["row", "name"]).aggregate([])
-    )
-    weights = pc.take(pa.array(values.values(), pa.int32()), mentions["name"])
-    sums = pa.table({"row": mentions["row"], "bits": weights}).group_by("row").aggregate([("bits", "sum")])
-    places = pc.index_in(
-        pa.array(range(len(keys)), pa.int64()), sums["row"].cast(pa.int64()).combine_chunks()
-    )
-    return pc.fill_null(pc.take(sums["bits_sum"].combine_chunks(), places), 0).cast(pa.int16())
+def bits(keys: Sequence[tuple[str, ...]], values: Mapping[str, int]) -> pa.Array:
+    """For every set of names the sum of their bits; unknown names have none."""
+    sums = {names: sum(values.get(name, 0) for name in names) for names in set(keys)}
+    return pa.array(list(map(sums.__getitem__, keys)), pa.int16())
 
 
 def selected(

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import structlog
 from pyspark.errors import PySparkException
@@ -22,6 +23,8 @@ _COLLECT_SECONDS = 5.0
 #: A batch of more events than this means that they are queueing.
 _QUEUE = 500
 _CALM_SECONDS = 3.0
+#: So does a batch that takes longer than this.
+_LONG_SECONDS = 2.0
 #: However busy the lanes are, the lake is at most about this far behind.
 _MOST_BEHIND_SECONDS = 300.0
 _RETRY_SECONDS = 10.0
@@ -38,7 +41,18 @@ class Lake:
         self._due = threading.Event()
         self._due.set()
         self._busy_at = 0.0
+        self._batches: dict[object, float] = {}
         self._failed_at = float("-inf")
+
+    @contextmanager
+    def gives_way(self) -> Iterator[None]:
+        """While a lane has a batch at hand."""
+        batch = object()
+        self._batches[batch] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._batches[batch]
 
     def note(self, events: int) -> None:
         """A batch of so many events was applied, or changes were told."""
@@ -93,4 +107,6 @@ class Lake:
         return True
 
     def _must_yield(self, latest: float) -> bool:
-        return time.monotonic() < min(latest, self._busy_at + _CALM_SECONDS)
+        now = time.monotonic()
+        is_busy = now < self._busy_at + _CALM_SECONDS
+        return now < latest and (is_busy or any(now > at + _LONG_SECONDS for at in [*self._batches.values()]))

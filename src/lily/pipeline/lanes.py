@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -29,6 +30,8 @@ class LaneQuery:
     lane: Lane
     applier: Applier
     after_commit: Callable[[int], None]
+    #: Entered for as long as a batch is at hand.
+    at_work: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:
@@ -47,12 +50,13 @@ def describe(query: LaneQuery, batch_id: int, summary: pa.Table) -> Batch:
 
 def apply_in_driver(query: LaneQuery, batch_id: int, collect: Callable[[], pa.Table]) -> None:
     """Collect a batch as one staged Arrow table and apply it."""
-    started = time.perf_counter()
-    staged = collect()
-    collected = time.perf_counter() - started
-    summary = summarise(staged)
-    batch = describe(query, batch_id, summary)
-    apply_and_tell(query, batch, summary, collected, lambda: query.applier.apply_table(batch, staged))
+    with query.at_work():
+        started = time.perf_counter()
+        staged = collect()
+        collected = time.perf_counter() - started
+        summary = summarise(staged)
+        batch = describe(query, batch_id, summary)
+        apply_and_tell(query, batch, summary, collected, lambda: query.applier.apply_table(batch, staged))
 
 
 def apply_and_tell(

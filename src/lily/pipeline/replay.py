@@ -23,7 +23,7 @@ from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import stage
 from lily.pipeline.statement_staging import stage_statements
 from lily.pipeline.summaries import summarise
-from lily.pipeline.transforms.records import parse_records
+from lily.pipeline.transforms.records import as_records
 from lily.repositories.iceberg.catalog import events_table
 from lily.repositories.postgres.applier import Applier
 from lily.repositories.postgres.lineage_applier import LineageApplier
@@ -78,8 +78,8 @@ def _applying(url: str, lane: Lane) -> Callable[[DataFrame, int], int]:
     query = LaneQuery(f"{_QUERIES[lane]}-restored", lane, applier, lambda _: None)
 
     def apply(chunk: DataFrame, start: int) -> int:
-        records = chunk if is_lineage else chunk.transform(parse_records)
-        staged = (stage_statements if is_lineage else stage)(records.toArrow())
+        records = chunk.transform(as_records).toArrow()
+        staged = (stage_statements if is_lineage else stage)(records)
         if staged.num_rows:
             query.applier.apply_table(describe(query, start, summarise(staged)), staged)
         return int(staged.num_rows)

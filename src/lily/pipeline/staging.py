@@ -1,4 +1,4 @@
-"""Turns parsed records into staged rows, or into dead letters with the reason why they cannot be applied.
+"""Turns records into staged rows, or into dead letters with the reason why they cannot be applied.
 
 Runs on Arrow columns: on the driver for the structural lane, on the executors for the leaf lane.
 """
@@ -18,17 +18,16 @@ from lily.domain.tenants import TENANT_NAME
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
 from lily.pipeline.arrays import (
     INSTANT,
-    as_map,
+    Headers,
     bits,
     event_ids,
     instants,
     is_true,
-    lookup,
     matches,
     selected,
     where,
 )
-from lily.pipeline.transforms.records import CORRUPT
+from lily.pipeline.payloads import BAD_METADATA, MALFORMED, NOT_UTF8, Payloads, read_payloads
 
 _TEXTS = pa.list_(pa.string())
 #: What every staging table begins with: where a record was, why it is refused if it is, and whose it is.
@@ -89,8 +88,6 @@ _ASSET_ID = r"^[^[:cntrl:]]{1,512}$"
 _TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 #: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.
 _NUL = r"(^|[^\\])(\\\\)*\\u0000"
-#: Half of a surrogate pair, or a number with hundreds of digits.
-_SUSPICIOUS = r"\\u[dD][89a-fA-F]|[0-9][eE][+]?[0-9]{3}|[0-9]{300}"
 _SHOWN = 200
 ACTOR_MAX = 256
 
@@ -117,9 +114,7 @@ class _Record:
     """The columns of a batch of records, taken apart."""
 
     value: pa.Array
-    is_unparsed: pa.Array
-    keys: pa.Array
-    said: dict[str, pa.Array]
+    payloads: Payloads
     times: dict[str, pa.Array]
     event_type: pa.Array
     given_id: pa.Array
@@ -127,27 +122,31 @@ class _Record:
     tenant_id: pa.Array
     asset_id: pa.Array
     actor: pa.Array
+    received: pa.Array
+    traceparent: pa.Array
+
+    @property
+    def said(self) -> dict[str, pa.Array]:
+        return self.payloads.said
 
 
-def stage(parsed: pa.Table) -> pa.Table:
-    """Parsed records (transforms/records.py) in, rows of the staging table out."""
-    return pa.Table.from_batches([stage_batch(batch) for batch in parsed.to_batches()], SCHEMA)
+def stage(records: pa.Table) -> pa.Table:
+    """Records (transforms/records.py) in, rows of the staging table out."""
+    return pa.Table.from_batches([stage_batch(batch) for batch in records.to_batches()], SCHEMA)
 
 
-def stage_batch(parsed: pa.RecordBatch) -> pa.RecordBatch:
+def stage_batch(records: pa.RecordBatch) -> pa.RecordBatch:
     """The same for one Arrow batch."""
-    record = _take_apart(parsed)
+    record = _take_apart(records)
     reason = _judge(record)
     fit = pc.is_null(reason)
-    header = as_map(parsed["headers"])
-    received = pc.coalesce(instants(lookup(header, "ce_time")), parsed["timestamp"].cast(INSTANT))
-    columns = _dead_letter(parsed, reason) | _assertion(record, fit)
+    columns = _dead_letter(records, reason) | _assertion(record, fit)
     columns |= {
-        "received_at": received,
+        "received_at": record.received,
         "event_time": pc.coalesce(
-            where(fit, record.times["event_time"]), where(fit, record.times["updated_at"]), received
+            where(fit, record.times["event_time"]), where(fit, record.times["updated_at"]), record.received
         ),
-        "traceparent": sound_traces(lookup(header, "traceparent")),
+        "traceparent": record.traceparent,
         "tenant_id": where(_passed(reason, "no_tenant"), record.tenant_id),
         "event_id": where(_passed(reason, "no_id"), event_ids(record.given_id, record.source)),
     }
@@ -158,21 +157,22 @@ def sound_traces(texts: pa.Array) -> pa.Array:
     return where(matches(texts, _TRACEPARENT), texts)
 
 
-def _take_apart(parsed: pa.RecordBatch) -> _Record:
-    header = as_map(parsed["headers"])
-    said = {field.name: pc.struct_field(parsed["said"], field.name) for field in parsed["said"].type}
+def _take_apart(records: pa.RecordBatch) -> _Record:
+    headers = Headers(records["headers"])
+    payloads = read_payloads(records["value"])
+    said = payloads.said
     return _Record(
-        value=parsed["value"],
-        is_unparsed=pc.is_null(parsed["said"]),
-        keys=parsed["keys"],
-        said=said,
+        value=records["value"],
+        payloads=payloads,
         times={name: instants(said[name]) for name in _TIMES},
-        event_type=lookup(header, "ce_type"),
-        given_id=lookup(header, "ce_id"),
-        source=lookup(header, "ce_source"),
-        tenant_id=lookup(header, "ce_tenantid"),
-        asset_id=pc.coalesce(said["asset_id"], lookup(header, "ce_subject")),
-        actor=pc.fill_null(lookup(header, "ce_actor"), ""),
+        event_type=headers.texts("ce_type"),
+        given_id=headers.texts("ce_id"),
+        source=headers.texts("ce_source"),
+        tenant_id=headers.texts("ce_tenantid"),
+        asset_id=pc.coalesce(said["asset_id"], headers.texts("ce_subject")),
+        actor=pc.fill_null(headers.texts("ce_actor"), ""),
+        received=pc.coalesce(instants(headers.texts("ce_time")), records["timestamp"].cast(INSTANT)),
+        traceparent=sound_traces(headers.texts("traceparent")),
     )
 
 
@@ -189,7 +189,7 @@ def _broken_envelope(record: _Record) -> dict[str, pa.Array]:
     return {
         "empty": pc.invert(is_true(pc.greater(pc.binary_length(record.value), 0))),
         "too_large": is_true(pc.greater(pc.binary_length(record.value), MAX_EVENT_BYTES)),
-        "not_utf8": record.is_unparsed,
+        "not_utf8": is_true(pc.equal(record.payloads.flaws, NOT_UTF8)),
         "unknown_type": pc.invert(is_true(pc.is_in(record.event_type, pa.array(_TYPES)))),
         "no_id": pc.invert(matches(record.given_id, r"^[^\x00]+$")),
         "no_tenant": pc.invert(matches(record.tenant_id, TENANT)),
@@ -198,27 +198,24 @@ def _broken_envelope(record: _Record) -> dict[str, pa.Array]:
 
 
 def _broken_payload(record: _Record) -> dict[str, pa.Array]:
-    said = record.said
-    is_object = pc.and_(pc.is_valid(record.keys), matches(record.value, r"\}\s*$"))
-    has_nul = is_true(pc.match_substring(record.value, "\\u0000"))
+    said, flaws = record.said, record.payloads.flaws
     lost_times = [pc.and_(pc.is_valid(said[name]), pc.is_null(record.times[name])) for name in _TIMES]
     return {
-        "malformed": pc.or_(pc.invert(is_object), pc.is_valid(said[CORRUPT])),
-        "nul_character": pc.and_(has_nul, matches(record.value, _NUL)),
+        "malformed": is_true(pc.equal(flaws, MALFORMED)),
+        "nul_character": _has_nul(record.value),
         "no_asset_id": pc.invert(matches(record.asset_id, _ASSET_ID)),
         "bad_time": pc.or_(pc.or_(lost_times[0], lost_times[1]), lost_times[2]),
-        "bad_metadata": pc.or_(
-            _is_other(said["metadata"], matches(said["metadata"], r"(?s)^\{.*\}$")), _unstorable(record.value)
-        ),
+        "bad_metadata": is_true(pc.equal(flaws, BAD_METADATA)),
         "bad_tag_origin": _is_other(
             said["tag_origin"], is_true(pc.is_in(said["tag_origin"], pa.array(list(TagOrigin))))
         ),
     }
 
 
-def _unstorable(values: pa.Array) -> pa.Array:
-    """A look for the signs of it first: hardly any payload has them."""
-    return is_true(selected(values, matches(values, _SUSPICIOUS), _has_unstorable_metadata, pa.bool_()))
+def _has_nul(values: pa.Array) -> pa.Array:
+    """A look for its letters first: hardly any payload has them."""
+    suspicious = is_true(pc.match_substring(values, "\\u0000"))
+    return matches(values, _NUL) if pc.any(suspicious, min_count=0).as_py() else suspicious
 
 
 def _is_other(values: pa.Array, allowed: pa.Array) -> pa.Array:
@@ -232,19 +229,19 @@ def _passed(reason: pa.Array, rule: str) -> pa.Array:
     return pc.invert(is_true(pc.is_in(reason, pa.array(names[: names.index(rule) + 1]))))
 
 
-def _dead_letter(parsed: pa.RecordBatch, reason: pa.Array) -> dict[str, pa.Array]:
+def _dead_letter(records: pa.RecordBatch, reason: pa.Array) -> dict[str, pa.Array]:
     """Where each record was; for a refused one also the record as it came, and why."""
     refused = pc.is_valid(reason)
     names = pc.index_in(reason, pa.array(list(REASONS)))
     words = pc.take(pa.array(list(REASONS.values())), names)
-    shown = selected(parsed["value"], refused, beginning, pa.string())
+    shown = selected(records["value"], refused, beginning, pa.string())
     return {
-        "topic": parsed["topic"],
-        "partition": parsed["partition"],
-        "offset": parsed["offset"],
-        "key": where(refused, parsed["key"]),
-        "payload": where(refused, parsed["value"]),
-        "headers": selected(parsed["headers"], refused, headers_as_json, pa.string()),
+        "topic": records["topic"],
+        "partition": records["partition"],
+        "offset": records["offset"],
+        "key": where(refused, records["key"]),
+        "payload": where(refused, records["value"]),
+        "headers": selected(records["headers"], refused, headers_as_json, pa.string()),
         "reason": reason,
         "detail": pc.binary_join_element_wise(words, shown, "; got "),
     }
@@ -256,7 +253,7 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     speaks = pc.and_(fit, pc.invert(is_purge))
     from_source = is_true(pc.equal(record.said["tag_origin"], TagOrigin.SOURCE.value))
     tags = where(speaks, record.said["tags"])
-    mentioned = _mentioned(record.keys, from_source)
+    mentioned = _mentioned(bits(record.payloads.keys, _BITS), from_source)
     return {name: where(speaks, record.said[name]) for name in _SAID} | {
         "asset_id": where(fit, record.asset_id),
         "created_at": where(fit, record.times["created_at"]),
@@ -268,9 +265,8 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     }
 
 
-def _mentioned(keys: pa.Array, from_source: pa.Array) -> pa.Array:
-    """The fields a payload speaks about, as bits; a field that is null is spoken about, too."""
-    mentioned = bits(keys, _BITS)
+def _mentioned(mentioned: pa.Array, from_source: pa.Array) -> pa.Array:
+    """The fields a payload speaks about, as bits, with its tags as those of their origin."""
     user, source = int(Field.USER_TAGS), int(Field.SOURCE_TAGS)
     has_tags = pc.not_equal(pc.bit_wise_and(mentioned, pa.scalar(user, pa.int16())), 0)
     moved = pc.bit_wise_xor(mentioned, pa.scalar(user | source, pa.int16()))
@@ -286,12 +282,3 @@ def headers_as_json(headers: list[dict[str, Any]] | None) -> str:
     """Headers for the dead letter, in their order: names, and values in base 64."""
     kept = [{"key": h["key"], "value": b64encode(h["value"] or b"").decode()} for h in headers or []]
     return json.dumps(kept)
-
-
-def _has_unstorable_metadata(value: bytes) -> bool:
-    """Whether metadata holds what PostgreSQL cannot keep: half a character, or too large a number."""
-    try:
-        json.dumps(json.loads(value).get("metadata"), allow_nan=False, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return True
-    return False

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lily.pipeline.arrays import INSTANT, as_map, event_ids, instants, lookup, matches, where
+from lily.pipeline.arrays import INSTANT, Headers, event_ids, instants, matches, where
 from lily.pipeline.staging import ACTOR_MAX, RECORD, TENANT, beginning, headers_as_json, sound_traces
 from lily.pipeline.statements import Unfit, read_statement
 
@@ -50,9 +50,9 @@ def stage_statements(records: pa.Table) -> pa.Table:
 
 
 def _stage_batch(records: pa.RecordBatch) -> pa.RecordBatch:
-    header = as_map(records["headers"])
-    columns = _envelope(records, header)
-    rows = _read(records, lookup(header, "ce_type").to_pylist(), columns["reason"].to_pylist())
+    headers = Headers(records["headers"])
+    columns = _envelope(records, headers)
+    rows = _read(records, headers.texts("ce_type").to_pylist(), columns["reason"].to_pylist())
     has_unfit = any("reason" in row for row in rows)
     for name in (*_ABOUT, *_SAID):
         kind = SCHEMA.field(name).type
@@ -66,10 +66,10 @@ def _stage_batch(records: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _envelope(records: pa.RecordBatch, header: pa.MapArray) -> dict[str, pa.Array]:
+def _envelope(records: pa.RecordBatch, headers: Headers) -> dict[str, pa.Array]:
     """Who says it and when; `reason` is the first rule an envelope breaks."""
     given, tenant, source, actor, time, trace = (
-        _text(lookup(header, name))
+        _text(headers.texts(name))
         for name in ("ce_id", "ce_tenantid", "ce_source", "ce_actor", "ce_time", "traceparent")
     )
     has_id, has_tenant = matches(given, "."), matches(tenant, TENANT)

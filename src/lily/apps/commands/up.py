@@ -19,7 +19,6 @@ from lily.standalone.artefacts import ensure
 from lily.standalone.environment import preferred_port, read_environment
 from lily.standalone.installations import Installation
 from lily.standalone.logfiles import tail
-from lily.standalone.postgres import binaries
 from lily.standalone.states import State, end_leftovers, last_state, running_state
 
 HEALTHY_SECONDS = 180.0
@@ -80,7 +79,6 @@ def _download() -> None:
     """Fetch in the foreground, where the progress is seen, what is needed later in the background."""
     ensure("kafka")
     ensure("spark")
-    binaries()
 
 
 def _detach(installation: Installation, port: int, *, demo: bool) -> None:

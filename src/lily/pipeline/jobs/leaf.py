@@ -16,7 +16,7 @@ from lily.pipeline.session import LEAF_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.staging import stage_batch
 from lily.pipeline.summaries import SPARK_SCHEMA, summarise
-from lily.pipeline.transforms.records import parse_records
+from lily.pipeline.transforms.records import as_records
 from lily.repositories.postgres.applier import ConnectionLost, StagingEmptied, copy_to_leaf_staging
 from lily.settings import Settings
 
@@ -31,7 +31,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
     url = settings.database.url.get_secret_value()
     return (
         read_topics(session, settings.kafka, [Topic.LEAF_ASSETS], PACE)
-        .transform(parse_records)
+        .transform(as_records)
         .writeStream.queryName(query_name(settings, NAME))
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(lambda batch, batch_id: apply_batch(query, url, batch, batch_id))
@@ -43,7 +43,8 @@ def apply_batch(query: LaneQuery, url: str, batch: DataFrame, batch_id: int) -> 
     """Have the executors copy the batch to the staging table, then apply it there at once."""
     for pause in pauses():
         try:
-            _copy_and_apply(query, url, batch, batch_id)
+            with query.at_work():
+                _copy_and_apply(query, url, batch, batch_id)
             return
         except (ConnectionLost, StagingEmptied) as error:
             _log.warning("batch_copied_again", query=query.name, batch_id=batch_id, error=error.message)

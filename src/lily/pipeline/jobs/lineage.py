@@ -10,19 +10,19 @@ from lily.pipeline.lanes import LaneQuery, apply_in_driver
 from lily.pipeline.session import STRUCTURAL_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.statement_staging import stage_statements
+from lily.pipeline.transforms.records import as_records
 from lily.settings import Settings
 
 NAME = "lineage"
 #: The number bounds the driver's memory: a batch is one Arrow table there.
 PACE = Pace(most=20_000, pause="300ms")
-_COLUMNS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
     session.sparkContext.setLocalProperty("spark.scheduler.pool", STRUCTURAL_POOL)
     return (
         read_topics(session, settings.kafka, [Topic.METADATA_EVENTS], PACE)
-        .select(*_COLUMNS)
+        .transform(as_records)
         .writeStream.queryName(query_name(settings, NAME))
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(

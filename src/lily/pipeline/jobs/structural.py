@@ -10,7 +10,7 @@ from lily.pipeline.lanes import LaneQuery, apply_in_driver
 from lily.pipeline.session import STRUCTURAL_POOL, query_name
 from lily.pipeline.sources import Pace, read_topics
 from lily.pipeline.staging import stage
-from lily.pipeline.transforms.records import parse_records
+from lily.pipeline.transforms.records import as_records
 from lily.settings import Settings
 
 NAME = "assets-structural"
@@ -22,7 +22,7 @@ def start(session: SparkSession, settings: Settings, query: LaneQuery) -> Stream
     session.sparkContext.setLocalProperty("spark.scheduler.pool", STRUCTURAL_POOL)
     return (
         read_topics(session, settings.kafka, [Topic.STRUCTURAL_ASSETS], PACE)
-        .transform(parse_records)
+        .transform(as_records)
         .writeStream.queryName(query_name(settings, NAME))
         .option("checkpointLocation", f"{settings.spark.checkpoints}/{NAME}")
         .foreachBatch(lambda batch, batch_id: apply_batch(query, batch, batch_id))
