@@ -27,7 +27,11 @@ _log = structlog.get_logger(__name__)
 def client_config(settings: KafkaSettings) -> dict[str, Any]:
     """What every Kafka client of Lily has in common: where the brokers are and how to log in."""
     # The library's own lines repeat for every failed connection; errors reach us where they happen.
-    config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap_servers, "log_level": 2}
+    config: dict[str, Any] = {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "log_level": 2,
+        "enable.metrics.push": False,
+    }
     if settings.username:
         config |= {
             "security.protocol": "SASL_SSL" if settings.tls else "SASL_PLAINTEXT",

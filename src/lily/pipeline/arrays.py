@@ -22,8 +22,17 @@ def is_true(condition: pa.Array) -> pa.Array:
 
 
 def where(condition: pa.Array, values: pa.Array) -> pa.Array:
-    """The values for which the condition holds, else NULL."""
+    """The values for which the condition holds, else NULL; nothing is copied where it holds for all or none."""
+    if pc.all(condition, min_count=0).as_py():
+        return values
+    if not is_any(condition):
+        return pa.nulls(len(values), values.type)
     return pc.if_else(condition, values, pa.scalar(None, values.type))
+
+
+def is_any(condition: pa.Array) -> bool:
+    """Whether it holds for any."""
+    return bool(pc.any(condition, min_count=0).as_py())
 
 
 def matches(texts: pa.Array, pattern: str) -> pa.Array:
@@ -86,7 +95,7 @@ def selected(
     values: pa.Array, condition: pa.Array, make: Callable[[Any], Any], kind: pa.DataType
 ) -> pa.Array:
     """A value made in Python for the few rows for which the condition holds, else NULL."""
-    if not pc.any(condition, min_count=0).as_py():
+    if not is_any(condition):
         return pa.nulls(len(values), kind)
     rows = zip(values, condition.to_pylist(), strict=True)
     return pa.array([make(value.as_py()) if wanted else None for value, wanted in rows], kind)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pydantic_core import from_json, to_json
 
 from lily.log.envelope import MAX_EVENT_BYTES
+from lily.pipeline.arrays import is_any
 
 NOT_UTF8, MALFORMED, BAD_METADATA = "not_utf8", "malformed", "bad_metadata"
 
@@ -149,7 +150,7 @@ def _metadata(rows: list[Row], flaws: dict[int, str]) -> pa.Array:
         if {*map(type, objects)} <= {dict, type(None)}:
             texts = pa.array([None if said is None else to_json(said) for said in objects], pa.binary())
             # A number beyond all numbers is written as a word.
-            if not pc.any(pc.match_substring(texts, "Infinity"), min_count=0).as_py():
+            if not is_any(pc.match_substring(texts, "Infinity")):
                 return texts.cast(_TEXT)
     except ValueError:
         pass

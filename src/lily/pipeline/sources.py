@@ -26,6 +26,7 @@ def kafka_options(settings: KafkaSettings) -> dict[str, str]:
         "kafka.bootstrap.servers": settings.bootstrap_servers,
         "kafka.fetch.max.wait.ms": "10",
         "kafka.default.api.timeout.ms": "25000",
+        "kafka.enable.metrics.push": "false",
     }
     if settings.username:
         options |= {

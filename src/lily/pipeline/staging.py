@@ -22,6 +22,7 @@ from lily.pipeline.arrays import (
     bits,
     event_ids,
     instants,
+    is_any,
     is_true,
     matches,
     selected,
@@ -181,7 +182,8 @@ def _judge(record: _Record) -> pa.Array:
     unfit = _broken_envelope(record) | _broken_payload(record)
     reason = pa.nulls(len(record.value), pa.string())
     for name in REASONS:
-        reason = pc.if_else(pc.and_(pc.is_null(reason), unfit[name]), name, reason)
+        if is_any(unfit[name]):
+            reason = pc.if_else(pc.and_(pc.is_null(reason), unfit[name]), name, reason)
     return reason
 
 
@@ -215,7 +217,7 @@ def _broken_payload(record: _Record) -> dict[str, pa.Array]:
 def _has_nul(values: pa.Array) -> pa.Array:
     """A look for its letters first: hardly any payload has them."""
     suspicious = is_true(pc.match_substring(values, "\\u0000"))
-    return matches(values, _NUL) if pc.any(suspicious, min_count=0).as_py() else suspicious
+    return matches(values, _NUL) if is_any(suspicious) else suspicious
 
 
 def _is_other(values: pa.Array, allowed: pa.Array) -> pa.Array:

@@ -21,8 +21,8 @@ from lily.settings import Settings
 _log = structlog.get_logger(__name__)
 
 _PAUSE_SECONDS = 5.0
-#: Counting reads all assets of a tenant; it may take a twentieth of the time.
-_REST = 20
+#: Counting reads all assets of a tenant; it may take a hundredth of the time.
+_REST = 100
 
 
 class UsageCounter:

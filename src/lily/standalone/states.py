@@ -7,9 +7,11 @@ import fcntl
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]  # ships no types
@@ -17,6 +19,9 @@ import psutil  # type: ignore[import-untyped]  # ships no types
 from lily.domain.errors import LilyError
 from lily.standalone.files import write_atomically
 from lily.standalone.installations import Installation
+
+#: Where `/proc/<pid>/stat` tells it, after the name in brackets.
+_START_TICKS = 19
 
 
 class AlreadyRunning(LilyError):
@@ -56,19 +61,26 @@ def running_state(installation: Installation) -> State | None:
     return state if state and is_same_process(state.pid, state.started_at) else None
 
 
+def now() -> float:
+    """The time by which processes are told apart: on Linux since the machine started; its clock may be set."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.time()
+
+
 def started_at(pid: int) -> float:
-    """When the process began, or 0 when there is none."""
+    """When the process began (`now`), or 0 when there is none."""
     try:
+        if sys.platform == "linux":
+            ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS]
+            return int(ticks) / os.sysconf("SC_CLK_TCK")
         return float(psutil.Process(pid).create_time())
-    except psutil.Error:
+    except (OSError, psutil.Error):
         return 0.0
 
 
 def is_same_process(pid: int, start: float) -> bool:
     """Whether the process with this number is the one that began then, and is not just a zombie."""
     try:
-        process = psutil.Process(pid)
-        return bool(abs(process.create_time() - start) < 1 and process.status() != psutil.STATUS_ZOMBIE)
+        return abs(started_at(pid) - start) < 1 and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 

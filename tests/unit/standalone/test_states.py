@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import time
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]  # ships no types
 import pytest
 
 from lily.domain.errors import MisconfiguredError
@@ -40,6 +43,17 @@ def test_a_process_that_took_over_the_number_is_not_mistaken_for_the_supervisor(
     assert running_state(installation) is not None
     write_state(installation, State(os.getpid(), started_at(os.getpid()) - 3600, "running"))
     assert running_state(installation) is None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system itself keeps the moment of a start")
+def test_a_process_is_recognised_after_the_clock_was_set(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_state(installation, State(os.getpid(), started_at(os.getpid()), "running"))
+    boot = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: boot + 600)
+    assert abs(psutil.Process().create_time() - time.time()) > 500
+    assert running_state(installation) is not None
 
 
 def test_leftovers_are_ended_but_strangers_with_their_number_are_not(installation: Installation) -> None:

@@ -36,24 +36,23 @@ $$;
 -- An asset as every interface shows it: a source's tags instead of a user's; both kept as assertions.
 -- Takes a row of `changes`, the asset after that event; NULL when it was not visible.
 CREATE OR REPLACE FUNCTION asset_document(a changes) RETURNS json LANGUAGE sql STABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL THEN json_build_object(
-        'asset_id', a.asset_id,
-        'asset_name', a.asset_name,
-        'asset_type', a.asset_type,
-        'asset_owner', a.asset_owner,
-        'description', a.description,
-        'data_source', a.data_source,
-        'external_id', a.external_id,
-        'tenant_id', a.tenant_id,
-        'tags', coalesce(nullif(a.source_tags, '{}'), a.user_tags, '{}'),
-        'tag_assertions', json_build_object(
-            'source', coalesce(a.source_tags, '{}'), 'user', coalesce(a.user_tags, '{}')),
-        'business_terms', coalesce(a.business_terms, '{}'),
-        'metadata', coalesce(a.metadata, '{}'),
-        'is_deleted', coalesce(a.is_deleted, false),
-        'created_at', a.created_at,
-        'updated_at', a.updated_at,
-        'version', a.version) END
+    SELECT CASE WHEN a.asset_name IS NOT NULL AND a.asset_type IS NOT NULL THEN row_to_json(ROW(
+        a.asset_id,
+        a.asset_name,
+        a.asset_type,
+        a.asset_owner,
+        a.description,
+        a.data_source,
+        a.external_id,
+        a.tenant_id,
+        coalesce(nullif(a.source_tags, '{}'), a.user_tags, '{}'),
+        ROW(coalesce(a.source_tags, '{}'), coalesce(a.user_tags, '{}'))::shown_assertions,
+        coalesce(a.business_terms, '{}'),
+        coalesce(a.metadata, '{}'),
+        coalesce(a.is_deleted, false),
+        a.created_at,
+        a.updated_at,
+        a.version)::shown_asset) END
 $$;
 
 -- The same for an asset as it is now.

@@ -12,10 +12,9 @@ INSERT INTO relay_positions VALUES (%(relay)s, %(seq)s) ON CONFLICT (relay) DO U
 -- Called by the outbox reader: the next changes of a lane, with the JSON told on metadata-changes. NULL where
 -- there is nothing to tell.
 SELECT c.seq, c.tenant_id, c.asset_id, c.event_id::text, coalesce(c.traceparent, ''), c.applied_at, c.actor,
-    CASE WHEN c.outcome NOT IN ('unchanged', 'pending', 'refused') THEN json_build_object(
-        'tenant_id', c.tenant_id, 'asset_id', c.asset_id, 'version', c.version, 'event_id', c.event_id,
-        'event_time', c.event_time, 'applied_at', c.applied_at, 'outcome', c.outcome, 'actor', c.actor,
-        'changed', field_names(c.fields), 'lane', c.lane, 'seq', c.seq, 'asset', asset_document(c))::text END
+    CASE WHEN c.outcome NOT IN ('unchanged', 'pending', 'refused') THEN row_to_json(ROW(
+        c.tenant_id, c.asset_id, c.version, c.event_id, c.event_time, c.applied_at, c.outcome, c.actor,
+        field_names(c.fields), c.lane, c.seq, asset_document(c))::told_change)::text END
 FROM changes AS c WHERE c.lane = %(lane)s AND c.seq > %(after)s ORDER BY c.seq LIMIT %(most)s
 
 -- name: read_tag_changes
