@@ -22,7 +22,7 @@ def is_true(condition: pa.Array) -> pa.Array:
 
 
 def where(condition: pa.Array, values: pa.Array) -> pa.Array:
-    """The values for which the condition holds, else NULL; nothing is copied where it holds for all or none."""
+    """The values for which the condition holds, else NULL; where it holds for all, nothing is copied."""
     if pc.all(condition, min_count=0).as_py():
         return values
     if not is_any(condition):

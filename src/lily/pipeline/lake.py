@@ -1,8 +1,8 @@
 """Brings the lake up to date whenever the lanes leave time for it.
 
-A row costs as much processor time in the lake as on its whole way into PostgreSQL. So the lake's queries run
-when there is something new, over all there is, and give way to a lane that is working off a queue: a table
-that is visible now matters more than its history being complete now.
+A row costs as much processor time in the lake as on its whole way into PostgreSQL. So the lake's queries run when
+there is something new and nothing has come for a while, over all there is, and give way to a lane that is working
+off a queue: a table that is visible now matters more than its history being complete now.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _log = structlog.get_logger(__name__)
 
 #: How long to collect before a run; an Iceberg commit takes 0.7 to 0.9 s however small it is.
 _COLLECT_SECONDS = 5.0
+#: It does not begin while events come more often than this: beside it, a tag took twice as long to spread.
+_QUIET_SECONDS = 10.0
 #: A batch of more events than this means that they are queueing.
 _QUEUE = 500
 _CALM_SECONDS = 3.0
@@ -40,6 +42,7 @@ class Lake:
         self._stopped = threading.Event()
         self._due = threading.Event()
         self._due.set()
+        self._active_at = 0.0
         self._busy_at = 0.0
         self._batches: dict[object, float] = {}
         self._failed_at = float("-inf")
@@ -56,8 +59,11 @@ class Lake:
 
     def note(self, events: int) -> None:
         """A batch of so many events was applied, or changes were told."""
+        now = time.monotonic()
+        if events:
+            self._active_at = now
         if events > _QUEUE:
-            self._busy_at = time.monotonic()
+            self._busy_at = now
         self._due.set()
 
     def failed_after(self, moment: float) -> bool:
@@ -72,24 +78,30 @@ class Lake:
         self._due.set()
 
     def _run(self, queries: Mapping[str, Callable[[], StreamingQuery]]) -> None:
-        complete_at = time.monotonic()
+        waiting_since: float | None = None
         rest = 0.0
         while not self._stopped.is_set():
             self._due.wait()
-            if self._stopped.wait(max(_COLLECT_SECONDS, rest)):
+            waiting_since = waiting_since or time.monotonic()
+            latest = waiting_since + _MOST_BEHIND_SECONDS
+            if self._stopped.wait(max(_COLLECT_SECONDS, rest)) or not self._wait_for_quiet(latest):
                 return
-            latest = complete_at + _MOST_BEHIND_SECONDS
-            while self._must_yield(latest):
-                time.sleep(_LOOK_SECONDS)
             self._due.clear()
             began = time.monotonic()
             done = [self._run_query(name, start, latest) for name, start in queries.items()]
             rest = 0.0
             if all(done):
-                complete_at, self._failed_at = time.monotonic(), float("-inf")
-                rest = min(_LONGEST_REST, _REST * (complete_at - began))
+                waiting_since, self._failed_at = None, float("-inf")
+                rest = min(_LONGEST_REST, _REST * (time.monotonic() - began))
             else:
                 self._due.set()
+
+    def _wait_for_quiet(self, latest: float) -> bool:
+        """Return when no lane is at work, or the lake has waited too long; false when it is stopped."""
+        while self._must_yield(latest) or time.monotonic() < min(latest, self._active_at + _QUIET_SECONDS):
+            if self._stopped.wait(_LOOK_SECONDS):
+                return False
+        return not self._stopped.is_set()
 
     def _run_query(self, name: str, start: Callable[[], StreamingQuery], latest: float) -> bool:
         """Whether the query read all there was; it is stopped when a lane needs the processor."""

@@ -62,7 +62,7 @@ def running_state(installation: Installation) -> State | None:
 
 
 def now() -> float:
-    """The time by which processes are told apart: on Linux since the machine started; its clock may be set."""
+    """The time by which processes are told apart: on Linux since its start, as the clock may be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.time()
 
 

@@ -1,0 +1,114 @@
+"""When the lake's queries run: not beside lanes at work, and never too late."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kit.eventually import eventually
+from lily.pipeline import lake as lake_module
+from lily.pipeline.lake import Lake
+
+
+class Query:
+    """A query that has read all there is as soon as it is let."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.was_stopped = False
+
+    def awaitTermination(self, seconds: float) -> bool:
+        return self.may_end.wait(seconds)
+
+    def stop(self) -> None:
+        self.was_stopped = True
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in {
+        "_COLLECT_SECONDS": 0.01,
+        "_QUIET_SECONDS": 0.2,
+        "_CALM_SECONDS": 0.2,
+        "_LONG_SECONDS": 0.1,
+        "_LOOK_SECONDS": 0.01,
+        "_MOST_BEHIND_SECONDS": 60.0,
+    }.items():
+        monkeypatch.setattr(lake_module, name, seconds)
+
+
+@pytest.fixture
+def runs() -> list[Query]:
+    return []
+
+
+@pytest.fixture
+def lake(runs: list[Query]) -> Iterator[Lake]:
+    lake = Lake()
+
+    def start() -> Any:
+        runs.append(Query())
+        return runs[-1]
+
+    lake.note(1)
+    lake.start({"history": start})
+    yield lake
+    lake.stop()
+    for query in runs:
+        query.may_end.set()
+
+
+def test_it_waits_until_nothing_comes_any_more(lake: Lake, runs: list[Query]) -> None:
+    for _ in range(20):
+        lake.note(1)
+        assert runs == []
+        time.sleep(0.02)
+    eventually(lambda: len(runs) == 1)
+
+
+def test_a_batch_that_takes_long_stops_it_and_it_begins_again_afterwards(
+    lake: Lake, runs: list[Query]
+) -> None:
+    eventually(lambda: len(runs) == 1)
+    with lake.gives_way():
+        eventually(lambda: runs[0].was_stopped)
+        time.sleep(0.3)
+        assert len(runs) == 1
+    eventually(lambda: len(runs) == 2)
+
+
+def test_a_queue_stops_it_but_a_few_events_do_not(lake: Lake, runs: list[Query]) -> None:
+    eventually(lambda: len(runs) == 1)
+    lake.note(10)
+    time.sleep(0.1)
+    assert not runs[0].was_stopped
+    lake.note(10_000)
+    eventually(lambda: runs[0].was_stopped)
+
+
+def test_however_busy_the_lanes_are_it_does_not_wait_for_ever(
+    lake: Lake, runs: list[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.0)
+    eventually(lambda: len(runs) == 1)
+    runs[0].may_end.set()
+    with lake.gives_way():
+        lake.note(10_000)
+        eventually(lambda: len(runs) == 2)
+        runs[1].may_end.set()
+
+
+def test_a_long_rest_before_does_not_count_as_waiting(
+    lake: Lake, runs: list[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eventually(lambda: len(runs) == 1)
+    runs[0].may_end.set()
+    time.sleep(0.3)
+    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.25)
+    lake.note(10_000)
+    time.sleep(0.1)
+    assert len(runs) == 1
