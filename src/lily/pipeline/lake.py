@@ -1,8 +1,8 @@
 """Brings the lake up to date whenever the lanes leave time for it.
 
-A row costs as much processor time in the lake as on its whole way into PostgreSQL. So the lake's queries run when
-there is something new and nothing has come for a while, over all there is, and give way to a lane that is working
-off a queue: a table that is visible now matters more than its history being complete now.
+A row costs as much processor time in the lake as on its whole way into PostgreSQL. So the lake's queries run
+when there is something new and nothing has come for a while, over all there is. They give way to a lane that
+works off a queue: a table that is visible now matters more than its history being complete now.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _SHAPE = pa.struct(
     ]
 )
 _TEXTS = tuple(field.name for field in _SHAPE if field.type == _TEXT)
-_TYPES = {**dict.fromkeys(_LISTS, list), "is_deleted": bool, "expected_version": int}
+_TYPES: dict[str, type[Any]] = {**dict.fromkeys(_LISTS, list), "is_deleted": bool, "expected_version": int}
 _VERSIONS = range(-(2**31), 2**31)
 _parse = partial(from_json, allow_inf_nan=False)
 
