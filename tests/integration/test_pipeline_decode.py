@@ -60,7 +60,7 @@ SOUND = [
         },
     ),
     sound("tags of a user", {"tags": ["mine"]}),
-    # Spark reads any JSON value as text where text is asked for; the REST API is stricter.
+    # Any JSON value is kept as its text where text is asked for; the REST API is stricter.
     sound("a name that is a number is kept as its text", {"asset_name": 7}),
     sound("a name that is an object is kept as its text", {"asset_name": {"a": 1}}),
     sound("a tag that is an object is kept as its text", {"tags": [{"a": 1}]}),

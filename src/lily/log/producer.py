@@ -30,7 +30,7 @@ def client_config(settings: KafkaSettings) -> dict[str, Any]:
     config: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap_servers,
         "log_level": 2,
-        "enable.metrics.push": False,
+        "enable.metrics.push": False,  # nobody reads them
     }
     if settings.username:
         config |= {

@@ -44,7 +44,7 @@ class CellQueries:
         self._audits = {lane: WriteAudit(settings, shared, lane) for lane in (Lane.STRUCTURAL, Lane.LEAF)}
         url = settings.database.url.get_secret_value()
         self.lanes = {
-            name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane), self._lake.gives_way)
+            name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane), self._lake.at_work)
             for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
         }
         self.lanes[lineage.NAME] = LaneQuery(
@@ -52,7 +52,7 @@ class CellQueries:
             Lane.LINEAGE,
             LineageApplier(url),
             partial(self._tell, Lane.LINEAGE),
-            self._lake.gives_way,
+            self._lake.at_work,
         )
         self._propagation = Propagation(settings, self._relays[Lane.LINEAGE].wake)
         self._starters: dict[str, Callable[[], StreamingQuery]] = {}

@@ -20,13 +20,13 @@ _log = structlog.get_logger(__name__)
 
 #: How long to collect before a run; an Iceberg commit takes 0.7 to 0.9 s however small it is.
 _COLLECT_SECONDS = 5.0
-#: It does not begin while events come more often than this: beside it, a tag took twice as long to spread.
+#: It begins only when nothing has come for this long: beside it, a tag took twice as long to spread.
 _QUIET_SECONDS = 10.0
 #: A batch of more events than this means that they are queueing.
 _QUEUE = 500
-_CALM_SECONDS = 3.0
 #: So does a batch that takes longer than this.
 _LONG_SECONDS = 2.0
+_CALM_SECONDS = 3.0
 #: However busy the lanes are, the lake is at most about this far behind.
 _MOST_BEHIND_SECONDS = 300.0
 _RETRY_SECONDS = 10.0
@@ -48,8 +48,8 @@ class Lake:
         self._failed_at = float("-inf")
 
     @contextmanager
-    def gives_way(self) -> Iterator[None]:
-        """While a lane has a batch at hand."""
+    def at_work(self) -> Iterator[None]:
+        """A lane has a batch at hand; if that takes long, the lake gives way."""
         batch = object()
         self._batches[batch] = time.monotonic()
         try:
@@ -121,4 +121,5 @@ class Lake:
     def _must_yield(self, latest: float) -> bool:
         now = time.monotonic()
         is_busy = now < self._busy_at + _CALM_SECONDS
-        return now < latest and (is_busy or any(now > at + _LONG_SECONDS for at in [*self._batches.values()]))
+        begun = [*self._batches.values()]  # a copy: lanes change it meanwhile
+        return now < latest and (is_busy or any(now > at + _LONG_SECONDS for at in begun))

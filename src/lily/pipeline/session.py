@@ -46,11 +46,11 @@ _IDLE_RULES = [
 # Why, for the settings that are not plain:
 # - Hadoop's local file system forks `chmod` for every checkpoint file; the bare one does not. Measured at
 #   10,000 events/s: p99 0.41 s instead of 0.93 s. It sets no permissions, so the data directory is 0700.
-# - The generated decoder is larger than what the JVM compiles by default; interpreted it takes twice as long.
+# - What Spark generates to read changes for the lake is larger than what the JVM compiles by default.
 # - Spark plans every micro-batch anew, through tens of thousands of methods, each called a little. The JVM
 #   would optimise them all, for minutes and with up to half a core; with thresholds twenty times as high it
-#   optimises what decodes. Measured on two cores: an event a second costs the JVM 0.47 s instead of 0.73 s,
-#   and is visible after 0.30 s instead of 0.33 s; at 1,500 events/s p99 is 2.6 s instead of 3.7 s.
+#   optimises what moves records. Measured on two cores: an event a second costs the JVM 0.47 s instead of
+#   0.73 s and is visible after 0.30 s instead of 0.33 s; at 1,500 events/s p99 is 2.6 s instead of 3.7 s.
 # - Spark describes the plan of every micro-batch to listeners, twice: formatted, 8 % of the JVM's time.
 # - A consumer asks for the log's end in one request; Spark's admin client takes two and a thread of its own.
 #   Measured at rest: the JVM 10.6 % of a core instead of 15.6 %, Kafka 6.2 % instead of 13 %. Spark calls it

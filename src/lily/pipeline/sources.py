@@ -21,6 +21,7 @@ def kafka_options(settings: KafkaSettings) -> dict[str, str]:
     A parked fetch delays the next one by `fetch.max.wait.ms`, hence 10. A query that asks for the end of a
     topic cannot be stopped before it has an answer, or has asked three times in vain; if it failed more often
     than once in `FORGIVEN_SECONDS`, a broker that stays away would have the whole pipeline start anew.
+    Nobody reads the metrics that clients push to brokers.
     """
     options = {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
@@ -59,6 +60,10 @@ class Pace:
     def options(self) -> dict[str, str]:
         queue = {"minOffsetsPerTrigger": str(self.most), "maxTriggerDelay": self.pause} if self.pause else {}
         return {"maxOffsetsPerTrigger": str(self.most)} | queue
+
+
+#: For the lake: what a batch that is stopped half-way has to do again.
+LAKE_PACE = Pace(most=50_000)
 
 
 def read_topics(

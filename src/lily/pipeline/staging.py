@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,6 @@ from lily.domain.tenants import TENANT_NAME
 from lily.log.envelope import MAX_EVENT_BYTES, EventType
 from lily.pipeline.arrays import (
     INSTANT,
-    Headers,
-    bits,
     event_ids,
     instants,
     is_any,
@@ -28,6 +27,7 @@ from lily.pipeline.arrays import (
     selected,
     where,
 )
+from lily.pipeline.headers import Headers
 from lily.pipeline.payloads import BAD_METADATA, MALFORMED, NOT_UTF8, Payloads, read_payloads
 
 _TEXTS = pa.list_(pa.string())
@@ -255,7 +255,7 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     speaks = pc.and_(fit, pc.invert(is_purge))
     from_source = is_true(pc.equal(record.said["tag_origin"], TagOrigin.SOURCE.value))
     tags = where(speaks, record.said["tags"])
-    mentioned = _mentioned(bits(record.payloads.keys, _BITS), from_source)
+    mentioned = _with_origin(_mentioned(record.payloads.keys), from_source)
     return {name: where(speaks, record.said[name]) for name in _SAID} | {
         "asset_id": where(fit, record.asset_id),
         "created_at": where(fit, record.times["created_at"]),
@@ -267,8 +267,14 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     }
 
 
-def _mentioned(mentioned: pa.Array, from_source: pa.Array) -> pa.Array:
-    """The fields a payload speaks about, as bits, with its tags as those of their origin."""
+def _mentioned(keys: Sequence[tuple[str, ...]]) -> pa.Array:
+    """The fields each payload speaks about, as bits; a field that is null is spoken about, too."""
+    sums = {names: sum(_BITS.get(name, 0) for name in names) for names in set(keys)}
+    return pa.array(list(map(sums.__getitem__, keys)), pa.int16())
+
+
+def _with_origin(mentioned: pa.Array, from_source: pa.Array) -> pa.Array:
+    """The same, with tags as those of their origin."""
     user, source = int(Field.USER_TAGS), int(Field.SOURCE_TAGS)
     has_tags = pc.not_equal(pc.bit_wise_and(mentioned, pa.scalar(user, pa.int16())), 0)
     moved = pc.bit_wise_xor(mentioned, pa.scalar(user | source, pa.int16()))

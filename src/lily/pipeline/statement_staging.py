@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lily.pipeline.arrays import INSTANT, Headers, event_ids, instants, matches, where
+from lily.pipeline.arrays import INSTANT, event_ids, instants, matches, where
+from lily.pipeline.headers import Headers
 from lily.pipeline.staging import ACTOR_MAX, RECORD, TENANT, beginning, headers_as_json, sound_traces
 from lily.pipeline.statements import Unfit, read_statement
 

@@ -21,7 +21,7 @@ from lily.settings import Settings
 _log = structlog.get_logger(__name__)
 
 _PAUSE_SECONDS = 5.0
-#: Counting reads all assets of a tenant; it may take a hundredth of the time.
+#: Counting reads all assets of a tenant; a twentieth of the time was 20 µs per event.
 _REST = 100
 
 

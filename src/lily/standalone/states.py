@@ -20,7 +20,7 @@ from lily.domain.errors import LilyError
 from lily.standalone.files import write_atomically
 from lily.standalone.installations import Installation
 
-#: Where `/proc/<pid>/stat` tells it, after the name in brackets.
+#: Where `/proc/<pid>/stat` has the start, counted after the name in brackets.
 _START_TICKS = 19
 
 
@@ -32,7 +32,7 @@ class AlreadyRunning(LilyError):
 
 @dataclass(frozen=True)
 class State:
-    """A supervisor and its children. `started_at` tells a process from a later one with the same number."""
+    """A supervisor and its children. A process is known by its number, `started_at` and `boot`."""
 
     pid: int
     started_at: float
@@ -41,6 +41,11 @@ class State:
     error: str = ""
     children: dict[str, int] = field(default_factory=dict)
     parts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    boot: str = field(default_factory=lambda: boot_id())
+
+    def is_of(self, pid: int, start: float) -> bool:
+        """Whether the process that began then still runs."""
+        return self.boot == boot_id() and is_same_process(pid, start)
 
 
 def write_state(installation: Installation, state: State) -> None:
@@ -58,16 +63,21 @@ def last_state(installation: Installation) -> State | None:
 def running_state(installation: Installation) -> State | None:
     """The state of the supervisor that runs now."""
     state = last_state(installation)
-    return state if state and is_same_process(state.pid, state.started_at) else None
+    return state if state and state.is_of(state.pid, state.started_at) else None
 
 
-def now() -> float:
+def boot_id() -> str:
+    """The run of the machine since it was last started; empty where a start is told by the time of day."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip() if sys.platform == "linux" else ""
+
+
+def process_clock() -> float:
     """The time by which processes are told apart: on Linux since its start, as the clock may be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.time()
 
 
 def started_at(pid: int) -> float:
-    """When the process began (`now`), or 0 when there is none."""
+    """When the process began (`process_clock`), or 0 when there is none."""
     try:
         if sys.platform == "linux":
             ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS]
@@ -100,7 +110,7 @@ def end_leftovers(installation: Installation, seconds: float = 10.0) -> None:
     """End what a killed supervisor's guardian has not ended yet, so that ports and locks are free."""
     state = last_state(installation)
     for name, pid in (state.children if state else {}).items():
-        if state and is_same_process(pid, float(state.parts[name]["started_at"])):
+        if state and state.is_of(pid, float(state.parts[name]["started_at"])):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGQUIT if name == "postgres" else signal.SIGKILL)
             _wait_for_end(pid, seconds)

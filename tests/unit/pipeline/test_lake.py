@@ -13,15 +13,20 @@ from kit.eventually import eventually
 from lily.pipeline import lake as lake_module
 from lily.pipeline.lake import Lake
 
+QUIET = 0.2
+
 
 class Query:
     """A query that has read all there is as soon as it is let."""
 
     def __init__(self) -> None:
+        self.began = time.monotonic()
         self.may_end = threading.Event()
         self.was_stopped = False
+        self.looks = 0
 
     def awaitTermination(self, seconds: float) -> bool:
+        self.looks += 1
         return self.may_end.wait(seconds)
 
     def stop(self) -> None:
@@ -32,10 +37,11 @@ class Query:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {
         "_COLLECT_SECONDS": 0.01,
-        "_QUIET_SECONDS": 0.2,
-        "_CALM_SECONDS": 0.2,
-        "_LONG_SECONDS": 0.1,
+        "_QUIET_SECONDS": QUIET,
+        "_CALM_SECONDS": 0.1,
+        "_LONG_SECONDS": 0.05,
         "_LOOK_SECONDS": 0.01,
+        "_LONGEST_REST": 0.0,
         "_MOST_BEHIND_SECONDS": 60.0,
     }.items():
         monkeypatch.setattr(lake_module, name, seconds)
@@ -62,29 +68,29 @@ def lake(runs: list[Query]) -> Iterator[Lake]:
         query.may_end.set()
 
 
-def test_it_waits_until_nothing_comes_any_more(lake: Lake, runs: list[Query]) -> None:
-    for _ in range(20):
-        lake.note(1)
-        assert runs == []
-        time.sleep(0.02)
+def test_it_begins_when_nothing_has_come_for_a_while(lake: Lake, runs: list[Query]) -> None:
+    noted = time.monotonic()
+    lake.note(1)
     eventually(lambda: len(runs) == 1)
+    assert runs[0].began >= noted + QUIET
 
 
 def test_a_batch_that_takes_long_stops_it_and_it_begins_again_afterwards(
     lake: Lake, runs: list[Query]
 ) -> None:
     eventually(lambda: len(runs) == 1)
-    with lake.gives_way():
+    with lake.at_work():
         eventually(lambda: runs[0].was_stopped)
-        time.sleep(0.3)
-        assert len(runs) == 1
+        ended = time.monotonic()
     eventually(lambda: len(runs) == 2)
+    assert runs[1].began >= ended
 
 
 def test_a_queue_stops_it_but_a_few_events_do_not(lake: Lake, runs: list[Query]) -> None:
     eventually(lambda: len(runs) == 1)
     lake.note(10)
-    time.sleep(0.1)
+    looks = runs[0].looks
+    eventually(lambda: runs[0].looks > looks + 3)
     assert not runs[0].was_stopped
     lake.note(10_000)
     eventually(lambda: runs[0].was_stopped)
@@ -93,22 +99,25 @@ def test_a_queue_stops_it_but_a_few_events_do_not(lake: Lake, runs: list[Query])
 def test_however_busy_the_lanes_are_it_does_not_wait_for_ever(
     lake: Lake, runs: list[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.0)
     eventually(lambda: len(runs) == 1)
     runs[0].may_end.set()
-    with lake.gives_way():
+    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr(lake_module, "_QUIET_SECONDS", 600.0)
+    with lake.at_work():
         lake.note(10_000)
         eventually(lambda: len(runs) == 2)
-        runs[1].may_end.set()
 
 
-def test_a_long_rest_before_does_not_count_as_waiting(
+def test_a_rest_before_does_not_count_as_waiting(
     lake: Lake, runs: list[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.5)
+    monkeypatch.setattr(lake_module, "_QUIET_SECONDS", 0.6)
     eventually(lambda: len(runs) == 1)
     runs[0].may_end.set()
-    time.sleep(0.3)
-    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.25)
+    rested_until = time.monotonic() + 0.6
+    eventually(lambda: time.monotonic() > rested_until)
+    noted = time.monotonic()
     lake.note(10_000)
-    time.sleep(0.1)
-    assert len(runs) == 1
+    eventually(lambda: len(runs) == 2)
+    assert runs[1].began >= noted + 0.45

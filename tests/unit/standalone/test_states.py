@@ -56,6 +56,21 @@ def test_a_process_is_recognised_after_the_clock_was_set(
     assert running_state(installation) is not None
 
 
+def test_what_ran_before_the_machine_was_started_anew_does_not_run(installation: Installation) -> None:
+    left = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    start = started_at(left.pid)
+    parts = {"left": {"started_at": start}}
+    write_state(
+        installation,
+        State(left.pid, start, "running", children={"left": left.pid}, parts=parts, boot="another"),
+    )
+    assert running_state(installation) is None
+    end_leftovers(installation, seconds=0.1)
+    assert left.poll() is None
+    left.kill()
+    left.wait()
+
+
 def test_leftovers_are_ended_but_strangers_with_their_number_are_not(installation: Installation) -> None:
     left, stranger = (subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2))
     parts = {"left": {"started_at": started_at(left.pid)}, "stranger": {"started_at": 1.0}}

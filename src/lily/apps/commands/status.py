@@ -11,7 +11,7 @@ import typer
 from lily.apps.commands.options import DataDir
 from lily.apps.up import health, own_url
 from lily.standalone.installations import Installation
-from lily.standalone.states import State, last_state, now, running_state
+from lily.standalone.states import State, last_state, process_clock, running_state
 
 MEGABYTE = 1_000_000
 
@@ -52,7 +52,7 @@ def describe(installation: Installation) -> dict[str, Any]:
 def _process(running: State, name: str) -> dict[str, Any]:
     part = running.parts[name]
     pid = running.children.get(name, 0)
-    uptime = round(now() - part["started_at"], 1) if pid else 0.0
+    uptime = round(process_clock() - part["started_at"], 1) if pid else 0.0
     return {**part, "pid": pid, "uptime_s": uptime, "resident_mb": _resident(pid)}
 
 

@@ -7,9 +7,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import LANE_TOPICS
-from lily.pipeline.jobs.history import PACE, in_few_tasks
 from lily.pipeline.session import HISTORY_POOL, query_name
-from lily.pipeline.sources import read_topics
+from lily.pipeline.sources import LAKE_PACE, read_topics
+from lily.pipeline.transforms.records import in_few_tasks
 from lily.repositories.iceberg.catalog import events_table
 from lily.settings import Settings
 
@@ -20,7 +20,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     """Run until everything received so far is in the lake."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
     return (
-        read_topics(session, settings.kafka, LANE_TOPICS.values(), PACE)
+        read_topics(session, settings.kafka, LANE_TOPICS.values(), LAKE_PACE)
         .transform(as_received)
         .transform(in_few_tasks)
         .writeStream.queryName(query_name(settings, NAME))

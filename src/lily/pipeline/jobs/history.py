@@ -8,13 +8,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lily.log.topics import Topic
 from lily.pipeline.session import HISTORY_POOL, query_name
-from lily.pipeline.sources import Pace, read_topics
+from lily.pipeline.sources import LAKE_PACE, read_topics
+from lily.pipeline.transforms.records import in_few_tasks
 from lily.repositories.iceberg.catalog import history_table
 from lily.settings import Settings
 
 NAME = "history"
-#: What a batch that is stopped half-way has to do again.
-PACE = Pace(most=50_000)
 
 _CHANGE = """
     tenant_id STRING, asset_id STRING, version INT, event_id STRING, event_time TIMESTAMP,
@@ -27,7 +26,7 @@ def start(session: SparkSession, settings: Settings) -> StreamingQuery:
     """Run until everything told so far is in the lake."""
     session.sparkContext.setLocalProperty("spark.scheduler.pool", HISTORY_POOL)
     return (
-        read_topics(session, settings.kafka, [Topic.METADATA_CHANGES], PACE)
+        read_topics(session, settings.kafka, [Topic.METADATA_CHANGES], LAKE_PACE)
         .transform(read_changes)
         .transform(in_few_tasks)
         .writeStream.queryName(query_name(settings, NAME))
@@ -44,11 +43,3 @@ def read_changes(events: DataFrame) -> DataFrame:
     """Change events in, rows of `lily.history` out; what happened to incidents is in `lily.events`."""
     parsed = F.from_json(F.col("value").cast("string"), _CHANGE).alias("change")
     return events.select(parsed).select("change.*").where("incident_id IS NULL").drop("incident_id")
-
-
-def in_few_tasks(events: DataFrame) -> DataFrame:
-    """The same rows by at most a quarter of the tasks that can run, so that a lane never waits for the lake.
-
-    A task writes a file, so there are fewer of these, too.
-    """
-    return events.coalesce(max(1, events.sparkSession.sparkContext.defaultParallelism // 4))
