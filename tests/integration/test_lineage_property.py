@@ -107,9 +107,9 @@ def test_what_waited_to_be_told_before_an_upgrade_is_told_after_it(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url, cause = databases.create_empty(), _tag("a")
-    earlier = [script for script in migrations._scripts() if script[0] < 29]
+    others = [script for script in migrations._scripts() if script[0] != 29]
     with monkeypatch.context() as patched:
-        patched.setattr(migrations, "_scripts", lambda: earlier)
+        patched.setattr(migrations, "_scripts", lambda: others)
         migrations.migrate_database(url)
     with psycopg.connect(url) as connection:
         connection.execute(

@@ -197,6 +197,14 @@ def test_the_columns_are_those_the_merge_tests_use(decoded: Decoded) -> None:
     assert decoded.table.schema.equals(SCHEMA)
 
 
+def test_a_large_batch_is_read_in_parts_and_says_the_same(
+    spark: SparkSession, decoded: Decoded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lily.pipeline.staging._MOST_BYTES", 1000)
+    table = stage(batch(spark, RECORDS + PURGES).transform(as_records).toArrow()).sort_by("offset")
+    assert table.equals(decoded.table)
+
+
 def test_no_two_records_have_the_same_claim() -> None:
     assert len({record.claim for record in RECORDS}) == len(RECORDS)
 

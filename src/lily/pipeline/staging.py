@@ -90,6 +90,7 @@ _TRACEPARENT = r"^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$"
 #: A NUL, escaped as JSON does it: the backslash before `u0000` is not itself escaped.
 _NUL = r"(^|[^\\])(\\\\)*\\u0000"
 _SHOWN = 200
+_MOST_BYTES = 8 * 1024 * 1024
 ACTOR_MAX = 256
 
 #: What makes an event unfit, in the order it is looked at.
@@ -137,7 +138,10 @@ def stage(records: pa.Table) -> pa.Table:
 
 
 def stage_batch(records: pa.RecordBatch) -> pa.RecordBatch:
-    """The same for one Arrow batch."""
+    """The same for one Arrow batch; of a large one in parts, as parsed JSON takes up to 25 times its room."""
+    if records.num_rows > 1 and records["value"].nbytes > _MOST_BYTES:
+        half = records.num_rows // 2
+        return pa.concat_batches([stage_batch(records.slice(0, half)), stage_batch(records.slice(half))])
     record = _take_apart(records)
     reason = _judge(record)
     fit = pc.is_null(reason)

@@ -67,8 +67,11 @@ def running_state(installation: Installation) -> State | None:
 
 
 def boot_id() -> str:
-    """The run of the machine since it was last started; empty where a start is told by the time of day."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip() if sys.platform == "linux" else ""
+    """The run of the machine since it was last started; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def process_clock() -> float:
@@ -80,7 +83,7 @@ def started_at(pid: int) -> float:
     """When the process began (`process_clock`), or 0 when there is none."""
     try:
         if sys.platform == "linux":
-            ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TICKS]
+            ticks = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[_START_TICKS]
             return int(ticks) / os.sysconf("SC_CLK_TCK")
         return float(psutil.Process(pid).create_time())
     except (OSError, psutil.Error):

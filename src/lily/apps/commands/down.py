@@ -15,7 +15,7 @@ from lily.apps.commands.options import DataDir, say
 from lily.domain.errors import MisconfiguredError, Unavailable
 from lily.standalone.cache import cache_dir
 from lily.standalone.installations import Installation
-from lily.standalone.states import State, end_leftovers, is_same_process, running_state
+from lily.standalone.states import State, end_leftovers, is_same_process, running_state, sole_supervisor
 
 STOP_SECONDS = 90.0
 
@@ -63,5 +63,6 @@ def _purge(installation: Installation) -> None:
         return
     if not installation.env_file.exists():
         raise MisconfiguredError(f"{installation.data_dir} holds no installation; nothing was removed")
-    shutil.rmtree(installation.data_dir)
+    with sole_supervisor(installation):  # whoever it is that runs there, nothing is taken from under them
+        shutil.rmtree(installation.data_dir)
     say(f"Removed {installation.data_dir}. Downloads shared by all installations stay in {cache_dir('')}.")
