@@ -139,28 +139,36 @@ def _require_types(rows: list[Row]) -> None:
 
 
 def _converted(row: Row, place: int, flaws: dict[int, str]) -> Row:
-    """The same with text where text is asked for: another JSON value is kept as its own text."""
-    if any(type(row.get(name)) is float for name in _TEXTS):  # its digits are not what was written any more
+    """The same with text where text is asked for; of what cannot be had so nothing, and why."""
+    try:
+        return _with_texts(row)
+    except TypeError:
         flaws[place] = MALFORMED
         return {}
+
+
+def _with_texts(row: Row) -> Row:
     kept = row | {name: _text(row[name]) for name in _TEXTS if name in row}
     for name, kind in _TYPES.items():
         value = row.get(name)
         if value is not None and type(value) is not kind:
-            flaws[place] = MALFORMED
-            return {}
+            raise TypeError(name)
         if name in _LISTS and value is not None:
             kept[name] = [_text(item) for item in value]
     if (kept.get("expected_version") or 0) not in _VERSIONS:
-        flaws[place] = MALFORMED
-        return {}
+        raise TypeError("expected_version")
     return kept
 
 
 def _text(value: Any) -> str | None:
-    """Half a character, which no text can hold, becomes a question mark."""
+    """Another JSON value as its own text, but for a fraction: its digits would be others than were written.
+
+    Half a character, which no text can hold, becomes a question mark.
+    """
     if value is None:
         return None
+    if isinstance(value, float):
+        raise TypeError("a fraction")
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="replace").decode()
 

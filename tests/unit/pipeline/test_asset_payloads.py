@@ -72,6 +72,7 @@ def test_no_bytes_stop_a_batch(value: bytes) -> None:
         (deep(210), MALFORMED),
         (b'{"metadata": {"a": "\\ud800", "b": ' + b"[" * 300 + b"]" * 300 + b"}}", MALFORMED),
         (b'{"asset_id": 1.10}', MALFORMED),
+        (b'{"tags": [1.10]}', MALFORMED),
         (b'{"asset_id": "' + b"[" * 300 + b'", "tags": [1]}', None),
         (deep(100_000), MALFORMED),
         (b"", None),
