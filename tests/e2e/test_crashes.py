@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from uuid import UUID
 
 import httpx
-import psutil
 import pytest
 
 from kit.eventually import eventually
@@ -23,6 +22,7 @@ from kit.graphs import Graph, chain
 from kit.load import Ledger, Load, Poller
 from kit.model import Row
 from kit.platform import Platform, Tenant, running_platform, table
+from kit.processes import is_running
 
 ROUNDS = int(os.environ.get("LILY_CRASH_ROUNDS", "1"))
 SEED = int(os.environ.get("LILY_CRASH_SEED") or random.SystemRandom().randrange(2**32))
@@ -71,7 +71,7 @@ class Run:
 
 def kill(pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
-    eventually(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    eventually(lambda: not is_running(pid))
 
 
 def seconds_until_back(platform: Platform) -> float:

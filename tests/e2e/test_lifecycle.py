@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from kit.eventually import eventually
+from kit.processes import is_running
 from lily.standalone.cache import cache_dir
 
 ROOT = Path(__file__).parents[2]
@@ -31,13 +32,6 @@ BESIDE = ("dispatcher", "scraper")
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         return int(server.getsockname()[1])
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 @dataclass(frozen=True)

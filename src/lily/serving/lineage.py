@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -60,16 +60,23 @@ class Lineage:
 
     async def walk(self, call: Call, walk: Walk) -> Walked:
         """Everything within `depth` hops of the start, which is part of it."""
-        async with self._turns:
-            return await self._found(call, walk)
+        found = Walked()
+        async for _ in self.hops(call, walk, found):
+            pass
+        return found
 
     async def layers(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[list[Node]]:
         """The same, told hop by hop while it is walked; `found` has the whole in the end."""
         told = 0
+        async for _ in self.hops(call, walk, found):
+            yield list(islice(found.nodes.values(), told, None))
+            told = len(found.nodes)
+
+    async def hops(self, call: Call, walk: Walk, found: Walked) -> AsyncGenerator[None]:
+        """The same, without a word: after each hop `found` has what was found so far."""
         async with self._turns:
             async for _ in self._hops(call, walk, found):
-                yield list(islice(found.nodes.values(), told, None))
-                told = len(found.nodes)
+                yield
 
     async def is_known(self, call: Call, asset_id: str) -> bool:
         return (await self.edges.nodes(call.tenant_id, [asset_id]))[asset_id].is_known
@@ -79,12 +86,6 @@ class Lineage:
         ends = list(dict.fromkeys(end for edge in edges for end in (edge.from_id, edge.to_id)))
         nodes = (await self.edges.nodes(call.tenant_id, ends)).values() if ends else ()
         call.notebook.note_shown([node.asset_id for node in nodes if node.tags], "lineage")
-
-    async def _found(self, call: Call, walk: Walk) -> Walked:
-        found = Walked()
-        async for _ in self._hops(call, walk, found):
-            pass
-        return found
 
     async def _hops(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[None]:
         await self._admit(call, walk, [walk.start], 0, found)
@@ -102,7 +103,7 @@ class Lineage:
                 yield
 
     async def _walk(self, call: Call, walk: Walk, upstream: bool, found: Walked) -> AsyncIterator[None]:
-        frontier, seen = [walk.start], {walk.start}
+        frontier, seen, is_all_shown = [walk.start], {walk.start}, True
         known = set(found.edges)  # of the other way; on one way no edge is met twice
         for depth in range(1, walk.depth + 1):
             most = MAX_EDGES - len(found.edges) + 1
@@ -110,16 +111,19 @@ class Lineage:
             edges = await self.edges.step(call.tenant_id, hop) if frontier else Edges()
             if not edges:
                 return
-            ends = dict.fromkeys(edges.from_ids if upstream else edges.to_ids)
-            new = [end for end in ends if end not in seen]
-            await self._admit(call, walk, [end for end in new if end not in found.depths], depth, found)
-            found.edges.extend(_admitted(edges, found, upstream, known))
+            ends = edges.from_ids if upstream else edges.to_ids
+            frontier = [end for end in dict.fromkeys(ends) if end not in seen]
+            seen.update(frontier)
+            new = [end for end in frontier if end not in found.depths] if known else frontier
+            is_all_shown &= await self._admit(call, walk, new, depth, found)
+            if not is_all_shown:
+                frontier = [end for end in frontier if end in found.depths]
+                edges = edges.where(end in found.depths for end in ends)
+            found.edges.extend(edges.where(key not in known for key in edges) if known else edges)
             yield
             if len(found.depths) >= self._most_nodes or len(found.edges) >= MAX_EDGES:
                 found.truncated = True
                 return
-            seen.update(new)
-            frontier = [end for end in new if end in found.depths]
         if frontier and not found.truncated:
             found.truncated = await self._goes_on(call, walk, upstream, frontier)
 
@@ -128,17 +132,19 @@ class Lineage:
         beyond = await self.edges.step(call.tenant_id, Hop(frontier, upstream, walk.types, walk.as_of, 1))
         return bool(beyond)
 
-    async def _admit(self, call: Call, walk: Walk, ids: Sequence[str], depth: int, found: Walked) -> None:
+    async def _admit(self, call: Call, walk: Walk, ids: list[str], depth: int, found: Walked) -> bool:
+        """Find those of the assets that may be shown; whether these are all."""
         if not ids:
-            return
+            return True
         readable = await self._guard.readable(call, ids)
-        found.truncated |= len(readable) < len(ids)
-        seen = [each for each in ids if each in readable]
+        shown = ids if len(readable) == len(ids) else [each for each in ids if each in readable]
+        found.truncated |= len(shown) < len(ids)
         if walk.remove_deleted:
-            nodes = await self.edges.nodes(call.tenant_id, seen)
-            seen = [each for each in seen if depth == 0 or not nodes[each].is_deleted]
-            found.nodes.update((each, nodes[each]) for each in seen)
-        found.depths.update(dict.fromkeys(seen, depth))
+            nodes = await self.edges.nodes(call.tenant_id, shown)
+            shown = [each for each in shown if depth == 0 or not nodes[each].is_deleted]
+            found.nodes.update((each, nodes[each]) for each in shown)
+        found.depths.update(dict.fromkeys(shown, depth))
+        return len(shown) == len(ids)
 
     async def paths(self, call: Call, start: str, end: str, depth: int) -> tuple[Edges, bool]:
         """A shortest path from one asset to another, and whether the search was cut short."""
@@ -155,11 +161,3 @@ class Lineage:
             path.append(min(shorter))
             at = path[-1].from_id
         return Edges.of(path[::-1] if at == start else ()), found.truncated
-
-
-def _admitted(edges: Edges, found: Walked, upstream: bool, known: set[EdgeKey]) -> Edges:
-    """Those of a hop's edges that lead to what is shown and are not known yet."""
-    ends = edges.from_ids if upstream else edges.to_ids
-    if not found.depths.keys() >= set(ends):
-        edges = edges.where(end in found.depths for end in ends)
-    return edges.where(key not in known for key in edges) if known else edges

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from kit.eventually import eventually
+from kit.processes import is_running
 from lily.domain.errors import Unavailable
 from lily.standalone.guardian import Guardian
 from lily.standalone.installations import Installation
@@ -155,10 +155,3 @@ def test_a_killed_guardian_is_replaced() -> None:
     guardian._shell.stdin.close()  # as the kernel does when the supervisor is killed
     assert sleeper.wait(5) == -signal.SIGKILL
     guardian._shell.wait()
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

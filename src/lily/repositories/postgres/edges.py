@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 from json.encoder import encode_basestring
 from typing import NamedTuple
 
@@ -65,21 +65,30 @@ class Edges:
         chosen = list(holds)
         return Edges(*(list(compress(column, chosen)) for column in self._columns()))
 
-    def documents(self) -> list[str]:
-        """Each as JSON, as every interface shows it, of edges that are described; empty for one that is gone.
+    def json(self, since: Sequence[str] | None = None) -> str:
+        """As every interface shows them, a list without its brackets; one that is gone is left out.
 
-        Of most edges PostgreSQL tells just the sources. To put texts together here takes a third of what it
-        takes there, a tenth of making objects first.
+        They have to be described; `since` has what else is told of each. Of most edges PostgreSQL tells just
+        the sources: to put texts together here takes a third of what it takes there.
         """
-        quoted = encode_basestring
-        return [
-            f'{{"from_asset_id":{quoted(from_id)},"to_asset_id":{quoted(to_id)},"relationship_type":"{kind}",'
-            f'"transformation":{about if about[0] == "{" else _PLAIN + about},'
-            f'"asserted_at":"{at[:10]}T{at[11:]}:00"}}'
-            if about
-            else ""
-            for from_id, to_id, kind, about, at in zip(*self._columns(), strict=True)
-        ]
+        if not self:
+            return ""
+        told = since or [""] * len(self)
+        if not all(self.about):
+            there = list(map(bool, self.about))
+            return self.where(there).json(list(compress(told, there)))
+        from_ids, to_ids, quote = _quoted(self.from_ids, self.to_ids)
+        about = [each if each[0] == "{" else _PLAIN + each for each in self.about]
+        asserted_at = BETWEEN.join(self.asserted_at).replace(" ", "T").split(BETWEEN)
+        return in_rows(
+            f',{{"from_asset_id":{quote}',
+            (from_ids, f'{quote},"to_asset_id":{quote}'),
+            (to_ids, f'{quote},"relationship_type":"'),
+            (self.relationship_types, '","transformation":'),
+            (about, ',"asserted_at":"'),
+            (asserted_at, ':00"'),
+            (told, "}"),
+        )[1:]
 
     def _columns(self) -> tuple[list[str], ...]:
         return self.from_ids, self.to_ids, self.relationship_types, self.about, self.asserted_at
@@ -93,3 +102,23 @@ def parts(ids: Iterable[str]) -> Iterator[str]:
     ordered = sorted(each for each in ids if BETWEEN not in each)
     for first in range(0, len(ordered), _AT_ONCE):
         yield BETWEEN.join(ordered[first : first + _AT_ONCE])
+
+
+def in_rows(first: str, *columns: tuple[Sequence[str], str]) -> str:
+    """Row after row in one text: the first text, then a value of each column and the text that follows it.
+
+    To lay out the pieces of all rows and join them once takes half of writing each row.
+    """
+    row = [first, *chain.from_iterable(("", after) for _, after in columns)]
+    pieces = row * len(columns[0][0])
+    for number, (values, _) in enumerate(columns):
+        pieces[2 * number + 1 :: len(row)] = values
+    return "".join(pieces)
+
+
+def _quoted(from_ids: list[str], to_ids: list[str]) -> tuple[list[str], list[str], str]:
+    """Ids as JSON has them, and what is missing around each: most need nothing but quotation marks."""
+    every_one = "".join(from_ids) + "".join(to_ids)
+    if every_one.isprintable() and '"' not in every_one and "\\" not in every_one:
+        return from_ids, to_ids, '"'
+    return list(map(encode_basestring, from_ids)), list(map(encode_basestring, to_ids)), ""

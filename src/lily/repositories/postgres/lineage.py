@@ -22,8 +22,9 @@ ALL_TYPES = tuple(kind.value for kind in RelationshipType)
 
 #: Edges that are looked for one by one in one statement.
 _EDGES_AT_ONCE = 1000
-#: For what is told of nodes to all who ask: the rest of the pool is for everything else.
+#: For what is told of many nodes to all who ask: the rest of the pool is for everything else.
 _NODE_CONNECTIONS = 3
+_MANY_NODES = 500
 
 
 class Node(NamedTuple):
@@ -120,7 +121,7 @@ class PostgresLineage:
         Of many, some at a time, on few connections; few do not wait for their turn.
         """
         texts = list(parts(asset_ids))
-        turns = self._turns if len(texts) > 1 else nullcontext()
+        turns = self._turns if len(asset_ids) > _MANY_NODES else nullcontext()
 
         async def ask(statement: str, some: str) -> list[Row]:
             async with turns:

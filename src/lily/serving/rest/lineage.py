@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -18,12 +17,12 @@ from lily.access.requests import MalformedRequest, check_id
 from lily.access.routers import Route, add_routes
 from lily.domain.errors import NotFound
 from lily.domain.lineage import Direction
-from lily.repositories.postgres.edges import Edges
-from lily.repositories.postgres.lineage import ALL_TYPES, Node, NodeDocuments
+from lily.repositories.postgres.lineage import ALL_TYPES, Node
 from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.lineage_answers import LineageDiff, LineageImpact, LineagePage, LineagePaths
+from lily.serving.rest.lineage_pages import PageWriter, answer_with, node_document
 from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens
 
@@ -31,8 +30,6 @@ LINEAGE = "/lily/v1/metadata/lineage"
 NDJSON = "application/x-ndjson"
 MAX_DEPTH = 10_000
 DEFAULT_PAGE, MAX_PAGE = 1_000, 50_000
-#: Edges that are put into words before others have their turn: about two milliseconds.
-_SHOWN_AT_ONCE = 2_000
 
 Which = Annotated[Direction, Query(description="upstream, downstream or both.")]
 Depth = Annotated[int, Query(ge=1, le=MAX_DEPTH, description="How many hops.")]
@@ -78,23 +75,24 @@ class LineageReads:
         walk = Walk(start, direction, depth, _types(types), moment, remove_deleted, size > DEFAULT_PAGE)
         question = ("lineage", call.tenant_id, repr(walk))
         first = self._tokens.read(page_token, question)[0] if page_token else 0
-        walked = await self._walk(call, walk)
-        page, more = walked.edges.part(first, size), len(walked.edges) > first + size
-        ends = list(walked.depths if not more and first == 0 else _ends(page))
-        shown, nodes = await asyncio.gather(
-            self._documents(call, page), self._lineage.edges.node_documents(call.tenant_id, ends)
-        )
-        call.notebook.note_shown([end for end in ends if end in nodes.tags], "lineage")
-        since = await self._validity(call, page, walk)
+        walked = Walked()
+        writer = PageWriter(self._lineage.edges, call, start, walked, first, size)
+        try:
+            async with aclosing(self._lineage.hops(call, walk, walked)) as hops:
+                async for _ in hops:
+                    await writer.go_on()
+            await self._require_start(call, walk, walked)
+            parts = await writer.finish(is_dated=moment is None)
+        finally:
+            writer.cancel()
+        more = len(walked.edges) > first + size
         content = {
             "asset_id": start,
             "truncated": walked.truncated,
             "next_page_token": self._tokens.issue((first + size,), question) if more else "",
         }
-        if since:
-            shown = [_dated(*each) for each in zip(shown, map(since.get, page), strict=True)]
-        told = _node_texts(nodes, ends, walked.depths)
-        return _answer(content, nodes=told, relationships=shown)
+        nodes, relationships = (part.nodes for part in parts), (part.relationships for part in parts)
+        return answer_with(content, nodes=nodes, relationships=relationships)
 
     async def impact(
         self, request: Request, call: Reading, asset_id: str, depth: Depth = MAX_DEPTH, types: Types = ""
@@ -111,7 +109,9 @@ class LineageReads:
         walked = await self._walk(call, walk)
         below = _below(walked)
         call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
-        content = _counted(walked) | {"assets": [_node(node, walked.depths[node.asset_id]) for node in below]}
+        content = _counted(walked) | {
+            "assets": [node_document(node, walked.depths[node.asset_id]) for node in below]
+        }
         return Response(await self._with_incidents(call, walked, content), media_type="application/json")
 
     async def _with_incidents(self, call: Call, walked: Walked, content: dict[str, Any]) -> str:
@@ -127,7 +127,9 @@ class LineageReads:
             call.notebook.note_shown([node.asset_id for node in below if node.tags], "impact")
             for start in range(0, len(below), DEFAULT_PAGE):
                 part = below[start : start + DEFAULT_PAGE]
-                yield b"".join(to_json(_node(node, found.depths[node.asset_id])) + b"\n" for node in part)
+                yield b"".join(
+                    to_json(node_document(node, found.depths[node.asset_id])) + b"\n" for node in part
+                )
         yield (await self._with_incidents(call, found, _counted(found))).encode() + b"\n"
 
     async def paths(
@@ -140,10 +142,10 @@ class LineageReads:
         """A shortest way by which one asset leads to another; no edges when there is none."""
         path, truncated = await self._lineage.paths(call, check_id(from_), check_id(to), depth)
         await self._lineage.note_edges(call, path)
-        shown = await self._documents(call, path)
-        is_whole = bool(shown) and all(shown)  # an edge may be gone meanwhile
+        described = await self._lineage.edges.described(call.tenant_id, path)
+        is_whole = bool(described) and all(described.about)  # an edge may be gone meanwhile
         content = {"from": from_, "to": to, "truncated": truncated and not is_whole}
-        return _answer(content, paths=[f"[{','.join(shown)}]"] if is_whole else [])
+        return answer_with(content, paths=[f"[{described.json()}]".encode()] if is_whole else [])
 
     async def diff(
         self,
@@ -166,8 +168,9 @@ class LineageReads:
         added = after.edges.where(edge not in were for edge in after.edges)
         removed = before.edges.where(edge not in are for edge in before.edges)
         await self._lineage.note_edges(call, [*added, *removed])
-        shown = {"added": await self._documents(call, added), "removed": await self._documents(call, removed)}
-        return _answer(content, **shown)
+        describe = self._lineage.edges.described
+        came, went = await describe(call.tenant_id, added), await describe(call.tenant_id, removed)
+        return answer_with(content, added=[came.json().encode()], removed=[went.json().encode()])
 
     async def _start(self, call: Call, asset_id: str, column: str | None) -> str:
         check_id(asset_id)
@@ -180,24 +183,14 @@ class LineageReads:
 
     async def _walk(self, call: Call, walk: Walk) -> Walked:
         walked = await self._lineage.walk(call, walk)
+        await self._require_start(call, walk, walked)
+        return walked
+
+    async def _require_start(self, call: Call, walk: Walk, walked: Walked) -> None:
+        """Return when the start is an asset, or an end of an edge, that the caller may read."""
         if walked.edges or (walk.start in walked.depths and await self._lineage.is_known(call, walk.start)):
-            return walked
+            return
         raise NotFound(f"there is no asset {walk.start!r}")
-
-    async def _documents(self, call: Call, edges: Edges) -> list[str]:
-        """Each as JSON, empty for one that is gone; between some and the next others have their turn."""
-        described = await self._lineage.edges.described(call.tenant_id, edges)
-        shown: list[str] = []
-        for first in range(0, len(described), _SHOWN_AT_ONCE):
-            shown += described.part(first, _SHOWN_AT_ONCE).documents()
-            await asyncio.sleep(0)
-        return shown
-
-    async def _validity(self, call: Call, edges: Edges, walk: Walk) -> dict[Any, datetime]:
-        """Since when these edges are there; of very many it is not asked."""
-        if not edges or len(edges) > DEFAULT_PAGE or walk.as_of is not None:
-            return {}
-        return await self._lineage.edges.validity(call.tenant_id, edges)
 
 
 def _below(walked: Walked) -> list[Node]:
@@ -221,50 +214,3 @@ def _types(text: str) -> tuple[str, ...]:
     if unknown := [part for part in asked if part not in ALL_TYPES]:
         raise MalformedRequest(f"types: unknown {unknown[0][:64]!r}; allowed: {', '.join(ALL_TYPES)}")
     return asked or ALL_TYPES
-
-
-def _ends(page: Edges) -> dict[str, None]:
-    return dict.fromkeys(end for ends in zip(page.from_ids, page.to_ids, strict=True) for end in ends)
-
-
-def _node(node: Node, depth: int) -> dict[str, Any]:
-    return {
-        "asset_id": node.asset_id,
-        "asset_name": node.asset_name,
-        "asset_type": node.asset_type,
-        "asset_owner": node.asset_owner,
-        "data_source": node.data_source,
-        "is_deleted": node.is_deleted,
-        "is_known": node.is_known,
-        "tags": node.tags,
-        "depth": depth,
-    }
-
-
-def _node_texts(nodes: NodeDocuments, ends: Sequence[str], depths: Mapping[str, int]) -> Iterator[str]:
-    """As `_node`; of an asset that is only an edge's end there is no document."""
-    untagged = {depth: f',"tags":[],"depth":{depth}}}' for depth in {depths[end] for end in ends}}
-    for asset_id in ends:
-        depth, opened = depths[asset_id], nodes.opened.get(asset_id)
-        tags = sorted(nodes.tags[asset_id]) if asset_id in nodes.tags else []
-        if opened is None:
-            yield to_json(_node(Node(asset_id, tags=tags), depth)).decode()
-        elif tags:
-            yield f'{opened},"tags":{to_json(tags).decode()},"depth":{depth}}}'
-        else:
-            yield opened + untagged[depth]
-
-
-def _dated(shown: str, valid_from: datetime | None) -> str:
-    """The edge as it is shown, and since when it is there."""
-    if not shown or valid_from is None:
-        return shown
-    return f'{shown[:-1]},"valid_from":"{valid_from.isoformat()}"}}'
-
-
-def _answer(content: dict[str, Any], **lists: Iterable[str]) -> Response:
-    """Content with lists of what is JSON already; an empty text is left out."""
-    written = [to_json(content)[:-1]]
-    for name, items in lists.items():
-        written += [f',"{name}":['.encode(), ",".join(filter(None, items)).encode(), b"]"]
-    return Response(b"".join((*written, b"}")), media_type="application/json")
