@@ -31,8 +31,8 @@ METADATA = "/lily/v1/metadata"
 CLASSIFICATION = f"{METADATA}/governance/classification"
 _BATCH = 1000
 _SENDERS = 4
-#: So many edges let the JVM compile what reads them.
-_WARM_UP = 20_000
+#: So many edges let the JVM compile what reads them, and PostgreSQL have at hand what it loaded before.
+_WARM_UP = 60_000
 
 
 class Client:
@@ -78,7 +78,7 @@ def main() -> int:
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--assets", type=int, default=1_000_000, help="size of the graph (1,000,000)")
     parser.add_argument(
-        "--writes", type=int, default=60_000, help="edges written through the pipeline (60,000)"
+        "--writes", type=int, default=120_000, help="edges written through the pipeline (120,000)"
     )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     options = parser.parse_args()

@@ -114,7 +114,8 @@ def draft_edge(relationship: Fields, arrival: Arrival) -> Draft:
         if relationship.get(name) not in (None, arrival.tenant_id):
             raise Forbidden(f"{name} is not the tenant of your token; an edge stays within one tenant")
     transformation = relationship.get("transformation") or {}
-    said = _edge_key(relationship, arrival) | {
+    said = {
+        **_edge_key(relationship, arrival),
         "blocked_tags": relationship.get("blocked_tags") or [],
         "is_indirect": transformation.get("type") == "INDIRECT",
         "is_masking": bool(transformation.get("masking")),
@@ -131,9 +132,13 @@ def draft_edge_retraction(edge: Fields, arrival: Arrival) -> Draft:
 
 
 def _edge_key(edge: Fields, arrival: Arrival) -> Fields:
-    names = ("from_asset_id", "to_asset_id", "relationship_type")
-    key = {name: edge[name] for name in names} | {"source": edge.get("source") or API}
-    return key | {"event_time": event_time(edge, arrival)}
+    return {
+        "from_asset_id": edge["from_asset_id"],
+        "to_asset_id": edge["to_asset_id"],
+        "relationship_type": edge["relationship_type"],
+        "source": edge.get("source") or API,
+        "event_time": event_time(edge, arrival),
+    }
 
 
 def draft_tags(said: Fields, arrival: Arrival, *, holds: bool = True) -> Draft:

@@ -55,8 +55,8 @@ class Decoder(Generic[Shape]):
             fields = self._adapter.validate_json(body)
         except ValidationError as error:
             raise self.refusal(_errors(error)) from None
-        flaws = list(_flaws(fields, "", _NUL in body))
-        if flaws:
+        has_nul = _NUL in body
+        if (has_nul or not _is_plain(fields)) and (flaws := list(_flaws(fields, "", has_nul))):
             raise _invalid(flaws)
         return fields
 

@@ -25,6 +25,8 @@ SETTINGS = {
     "shared_buffers": "256MB",
     "effective_cache_size": "1GB",
     "work_mem": "32MB",
+    # A large batch fills the default of 8 MB many times over, and each time whoever merges it has to write.
+    "wal_buffers": "64MB",
     "maintenance_work_mem": "128MB",
     "max_connections": "100",
     "jit": "off",
