@@ -97,19 +97,41 @@ def test_an_asset_looks_the_same_in_lineage_and_in_impact(api: Gateway) -> None:
     assert [each["asset_id"] for each in nodes if each["is_deleted"]] == ["gone"]
 
 
-def test_small_pages_show_what_a_large_one_does(api: Gateway) -> None:
+@pytest.mark.parametrize("size", [700, 2000])
+def test_pages_of_any_size_show_every_edge_once_with_its_ends(api: Gateway, size: int) -> None:
     api.execute(
         "INSERT INTO edges (tenant_id, from_id, to_id, relationship_type, asserted_at)"
-        " SELECT 'acme', 'n' || (n / 3), 'n' || n, 'derived-from', now() FROM generate_series(1, 3000) AS n"
+        " SELECT 'acme', 'n' || (n / 3), 'n' || n, 'derived-from', now() FROM generate_series(1, 6000) AS n"
     )
-    whole = ask(api, "n0", direction="downstream", page_size=5000)
-    assert (len(whole["relationships"]), whole["next_page_token"]) == (3000, "")
+    link(api, "n6000", "n0")  # round in a circle
+    whole = ask(api, "n0", direction="both", page_size=50_000)
+    assert (len(whole["relationships"]), whole["next_page_token"]) == (6001, "")
+    depths = [node["depth"] for node in whole["nodes"][:2000]]
+    assert depths == sorted(depths)
     pages, token = [], ""
     while not pages or token:
-        page = ask(api, "n0", direction="downstream", page_size=700, page_token=token)
-        pages += [{k: v for k, v in each.items() if k != "valid_from"} for each in page["relationships"]]
+        page = ask(api, "n0", direction="both", page_size=size, page_token=token)
+        shown = [{k: v for k, v in each.items() if k != "valid_from"} for each in page["relationships"]]
+        nodes = [node["asset_id"] for node in page["nodes"]]
+        assert len(nodes) == len(set(nodes))
+        assert set(nodes) == {each[end] for each in shown for end in ("from_asset_id", "to_asset_id")}
+        pages += shown
         token = page["next_page_token"]
     assert pages == whole["relationships"]
+
+
+def test_a_deleted_asset_stays_out_whenever_and_from_wherever_it_is_met(api: Gateway) -> None:
+    api.stored(asset_id="gone", is_deleted=True)
+    for start, end in ("ab", "bc", "ca"):
+        link(api, start, end)
+        link(api, end, "gone")
+        link(api, "gone", end)
+    link(api, "gone", "below")
+    for direction in ("upstream", "downstream", "both"):
+        found = ask(api, "a", direction=direction, remove_deleted=True)
+        assert {node["asset_id"] for node in found["nodes"]} == {"a", "b", "c"}
+        ends = [each["from_asset_id"] + each["to_asset_id"] for each in found["relationships"]]
+        assert sorted(ends) == ["ab", "bc", "ca"]
 
 
 def test_an_edge_that_goes_while_it_is_asked_for_is_left_out(

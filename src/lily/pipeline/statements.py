@@ -118,7 +118,7 @@ def _check_step(said: Fields) -> None:
 def _check_size(row: Fields) -> None:
     """What becomes a key must fit into one."""
     ids = f"{row.get('from_id', '')}{row.get('to_id', '')}{row['source']}"
-    tag = max((len(tag.encode()) for tag in row["tags"]), default=0) if row["tags"] else 0
+    tag = max(len(tag.encode()) for tag in row["tags"]) if row["tags"] else 0
     if len(ids.encode()) + tag > _MAX_KEY_BYTES:
         raise Unfit("too_large", f"ids, source and tag together may have {_MAX_KEY_BYTES} bytes")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -65,15 +66,16 @@ class Lineage:
             pass
         return found
 
-    async def layers(self, call: Call, walk: Walk, found: Walked) -> AsyncIterator[list[Node]]:
+    async def layers(self, call: Call, walk: Walk, found: Walked) -> AsyncGenerator[list[Node]]:
         """The same, told hop by hop while it is walked; `found` has the whole in the end."""
         told = 0
-        async for _ in self.hops(call, walk, found):
-            yield list(islice(found.nodes.values(), told, None))
-            told = len(found.nodes)
+        async with aclosing(self.hops(call, walk, found)) as hops:
+            async for _ in hops:
+                yield list(islice(found.nodes.values(), told, None))
+                told = len(found.nodes)
 
     async def hops(self, call: Call, walk: Walk, found: Walked) -> AsyncGenerator[None]:
-        """The same, without a word: after each hop `found` has what was found so far."""
+        """The same hop by hop: after each, `found` has what was found so far."""
         async with self._turns:
             async for _ in self._hops(call, walk, found):
                 yield

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lily.access.requests import MalformedRequest
 from lily.domain.errors import InvalidInput
 from lily.ingest.assets import MAX_METADATA_DEPTH
-from lily.ingest.payloads import decode_assets
+from lily.ingest.lineage import Relationship
+from lily.ingest.payloads import Decoder, decode_assets
 
 
 def body(**fields: Any) -> bytes:
@@ -114,6 +115,20 @@ def test_metadata_may_be_as_deep_as_promised_and_no_deeper() -> None:
     assert decode_assets(body(metadata=nested(MAX_METADATA_DEPTH))).assets
     (detail,) = errors_of(body(metadata=nested(MAX_METADATA_DEPTH + 1))).values()
     assert detail == "nested deeper than 64 levels"
+
+
+def test_so_may_what_is_said_of_an_edge() -> None:
+    edge = {"from_asset_id": "a", "to_asset_id": "b", "relationship_type": "uses"}
+
+    def decode(provenance: Any) -> Any:
+        return Decoder(Relationship).decode(json.dumps(edge | {"provenance": provenance}).encode())
+
+    assert decode(nested(MAX_METADATA_DEPTH - 1))
+    with pytest.raises(InvalidInput, match="nested deeper than 64 levels"):
+        decode(nested(MAX_METADATA_DEPTH + 1))
+    for number in (float("inf"), float("nan"), 10**400):
+        with pytest.raises(InvalidInput, match="not a number, or too large a one"):
+            decode({"n": [number]})
 
 
 def test_a_batch_keeps_the_good_and_lists_the_bad_with_their_places() -> None:

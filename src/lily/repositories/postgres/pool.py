@@ -20,7 +20,7 @@ from lily.settings import DatabaseSettings
 
 CONNECT_SECONDS = 2
 STATEMENT_MS = 5000
-# `Edges.documents` cuts times as text: ISO, in UTC.
+# `Edges.json` takes times as they are written: ISO, in UTC.
 _OPTIONS = f"-c timezone=UTC -c datestyle=ISO -c statement_timeout={STATEMENT_MS} -c jit=off"
 
 Row = tuple[Any, ...]

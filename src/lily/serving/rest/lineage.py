@@ -22,7 +22,7 @@ from lily.serving.incidents import Incidents
 from lily.serving.lineage import Lineage, Walk, Walked
 from lily.serving.rest.after import AfterEvent
 from lily.serving.rest.lineage_answers import LineageDiff, LineageImpact, LineagePage, LineagePaths
-from lily.serving.rest.lineage_pages import PageWriter, answer_with, node_document
+from lily.serving.rest.lineage_pages import PageWriter, answer_with, edges_json, node_document
 from lily.serving.rest.moments import read_moment
 from lily.serving.rest.pages import PageTokens
 
@@ -80,11 +80,11 @@ class LineageReads:
         try:
             async with aclosing(self._lineage.hops(call, walk, walked)) as hops:
                 async for _ in hops:
-                    await writer.go_on()
+                    writer.go_on()
             await self._require_start(call, walk, walked)
             parts = await writer.finish(is_dated=moment is None)
         finally:
-            writer.cancel()
+            await writer.close()
         more = len(walked.edges) > first + size
         content = {
             "asset_id": start,
@@ -168,9 +168,9 @@ class LineageReads:
         added = after.edges.where(edge not in were for edge in after.edges)
         removed = before.edges.where(edge not in are for edge in before.edges)
         await self._lineage.note_edges(call, [*added, *removed])
-        describe = self._lineage.edges.described
-        came, went = await describe(call.tenant_id, added), await describe(call.tenant_id, removed)
-        return answer_with(content, added=[came.json().encode()], removed=[went.json().encode()])
+        came = await edges_json(self._lineage.edges, call.tenant_id, added)
+        went = await edges_json(self._lineage.edges, call.tenant_id, removed)
+        return answer_with(content, added=came, removed=went)
 
     async def _start(self, call: Call, asset_id: str, column: str | None) -> str:
         check_id(asset_id)

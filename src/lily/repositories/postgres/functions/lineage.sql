@@ -156,7 +156,7 @@ LANGUAGE sql STABLE PARALLEL SAFE AS $$
 $$;
 
 -- What is shown of an edge besides its ends, as a part of its JSON: just its sources if, as for most, there is no more
--- to say (Edges.documents).
+-- to say (Edges.json).
 CREATE OR REPLACE FUNCTION edge_about(is_indirect boolean, is_masking boolean, subtype text, blocked_tags text[],
     sources text[]) RETURNS text
 LANGUAGE sql STABLE PARALLEL SAFE AS $$
