@@ -209,6 +209,8 @@ def test_a_subscription_tells_what_the_model_allows_its_owner_and_nothing_more(a
 
 def test_an_asset_that_may_not_be_read_is_answered_as_one_that_is_not_there(api: Gateway) -> None:
     api.stored(asset_id="secret", user_tags=["pii"])
+    edge = {"tenant_id": "acme", "from_id": "secret", "to_id": "end", "relationship_type": "uses"}
+    api.insert("edges", edge | {"asserted_at": datetime.now(UTC)})
     policy = {"role": "viewer", "access_type": "READ", "effect": "forbid", "scope": "tag", "value": "pii"}
     assert api.call("POST", "/lily/v1/metadata/access-control", json=policy).status_code == 201
     viewer = api.token(role="viewer")
@@ -219,6 +221,11 @@ def test_an_asset_that_may_not_be_read_is_answered_as_one_that_is_not_there(api:
         ("/metadata/{}", "GET"),
         (f"{ASSETS}/{{}}", "DELETE"),
         ("/metadata/{}", "DELETE"),
+        (f"{ASSETS}/lineage/{{}}", "GET"),
+        (f"{ASSETS}/lineage/{{}}/impact", "GET"),
+        (f"{ASSETS}/lineage/{{}}/diff?from=2026-01-01T00:00:00Z", "GET"),
+        (f"{ASSETS}/lineage/paths?from={{}}&to=end", "GET"),
+        (f"{ASSETS}/lineage/paths?from=end&to={{}}", "GET"),
     ):
         hidden = api.call(method, path.format("secret"), as_=viewer)
         absent = api.call(method, path.format("absent"), as_=viewer)

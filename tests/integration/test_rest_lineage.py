@@ -151,3 +151,15 @@ def test_an_edge_that_goes_while_it_is_asked_for_is_left_out(
     link(api, "b", "c")
     answer = api.call("GET", f"{ASSETS}/lineage/paths", params={"from": "a", "to": "c"})
     assert answer.json()["paths"] == []
+
+
+def test_what_is_only_an_edge_s_end_is_there_whichever_edges_are_asked_for(api: Gateway) -> None:
+    link(api, "a", "b")
+    for asked in ({"direction": "downstream"}, {"types": "uses"}):
+        found = ask(api, "b", **asked)
+        assert ([node["asset_id"] for node in found["nodes"]], found["relationships"]) == (["b"], [])
+    since = {"from": "2026-01-01T00:00:00Z"}
+    assert api.call("GET", f"{ASSETS}/lineage/b/diff", params=since).status_code == 200
+    for path in ("c", "c/diff", "c/impact"):
+        answer = api.call("GET", f"{ASSETS}/lineage/{path}", params=since)
+        assert (answer.status_code, answer.json()["detail"]) == (404, "there is no asset 'c'")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -18,8 +18,9 @@ from lily.repositories.postgres.lineage import ALL_TYPES, Hop, Node, PostgresLin
 
 #: A walk stops here, or at as many assets as it is told, and says so.
 MAX_EDGES = 500_000
-#: The largest walk takes some hundred megabytes.
+#: The largest walk takes some hundred megabytes, so that few walks of more than so many assets go on at once.
 _AT_ONCE = 4
+_LARGE = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +76,17 @@ class Lineage:
                 told = len(found.nodes)
 
     async def hops(self, call: Call, walk: Walk, found: Walked) -> AsyncGenerator[None]:
-        """The same hop by hop: after each, `found` has what was found so far."""
-        async with self._turns:
+        """The same hop by hop: after each, `found` has what was found so far.
+
+        A walk that has become large goes on when it is its turn; others need not wait for it.
+        """
+        async with AsyncExitStack() as turn:
+            is_large = False
             async for _ in self._hops(call, walk, found):
                 yield
+                if not is_large and len(found.depths) > _LARGE:
+                    is_large = True
+                    await turn.enter_async_context(self._turns)
 
     async def is_known(self, call: Call, asset_id: str) -> bool:
         return (await self.edges.nodes(call.tenant_id, [asset_id]))[asset_id].is_known
@@ -140,7 +148,8 @@ class Lineage:
             return True
         readable = await self._guard.readable(call, ids)
         shown = ids if len(readable) == len(ids) else [each for each in ids if each in readable]
-        found.truncated |= len(shown) < len(ids)
+        # Of a start that may not be read nothing is told: not even that there is more.
+        found.truncated |= depth > 0 and len(shown) < len(ids)
         if walk.remove_deleted:
             nodes = await self.edges.nodes(call.tenant_id, shown)
             shown = [each for each in shown if depth == 0 or not nodes[each].is_deleted]

@@ -159,10 +159,11 @@ class LineageReads:
         """The edges that came and went between two times."""
         before_at = read_moment("from", from_)
         after_at = read_moment("to", to) if to else None
-        before = await self._lineage.walk(
-            call, Walk(check_id(asset_id), direction, depth, ALL_TYPES, before_at)
-        )
-        after = await self._lineage.walk(call, Walk(asset_id, direction, depth, ALL_TYPES, after_at))
+        walk = Walk(check_id(asset_id), direction, depth, ALL_TYPES, before_at)
+        before = await self._lineage.walk(call, walk)
+        after = await self._lineage.walk(call, replace(walk, as_of=after_at))
+        if not before.edges:
+            await self._require_start(call, walk, after)
         content = {"asset_id": asset_id, "truncated": before.truncated or after.truncated}
         were, are = set(before.edges), set(after.edges)
         added = after.edges.where(edge not in were for edge in after.edges)
@@ -188,8 +189,15 @@ class LineageReads:
 
     async def _require_start(self, call: Call, walk: Walk, walked: Walked) -> None:
         """Return when the start is an asset, or an end of an edge, that the caller may read."""
-        if walked.edges or (walk.start in walked.depths and await self._lineage.is_known(call, walk.start)):
+        if walked.edges:
             return
+        if walk.start in walked.depths:
+            beside = Walk(walk.start, Direction.BOTH)  # of another type, or the other way
+            if (
+                await self._lineage.is_known(call, walk.start)
+                or (await self._lineage.walk(call, beside)).edges
+            ):
+                return
         raise NotFound(f"there is no asset {walk.start!r}")
 
 
