@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -10,11 +11,19 @@ import pytest
 from kit.events import at, event, table
 from kit.eventually import eventually
 from kit.model import Event, Model
-from kit.staging import Catalog, batch_of, stage
+from kit.staging import TENANT, Catalog, batch_of, stage
 from lily.domain.assets import Lane
-from lily.domain.errors import LilyError, MisconfiguredError
+from lily.domain.errors import MisconfiguredError
 from lily.pipeline.lanes import LaneQuery, apply_once
-from lily.repositories.postgres.applier import Applier, Batch, Phases, Position, copy_to_leaf_staging
+from lily.repositories.postgres.applier import Applier, Batch, Phases, Position
+from lily.repositories.postgres.outbox import changes_of
+
+
+_WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+_HELD_CHANGE = """
+INSERT INTO changes (lane, tenant_id, asset_id, event_id, event_time, outcome, version, fields, actor)
+VALUES ('structural', %s, 'held', %s, now(), 'refused', 0, 0, '')
+"""
 
 
 class Race:
@@ -44,8 +53,7 @@ class Race:
         self._appliers[lane].apply_table(batch_of(1, 1, lane), stage([event]))
 
     def _waiting(self) -> int:
-        query = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-        return len(self._catalog.fetch(query))
+        return len(self._catalog.fetch(_WAITING))
 
 
 def _raise_errors_of(*futures: Future[None]) -> None:
@@ -137,18 +145,62 @@ def test_an_event_the_database_cannot_take_is_buried_and_the_rest_of_its_batch_a
     assert catalog.applier.position("assets-structural") == Position(1, {"0": 4})
 
 
-def test_what_the_executors_staged_is_applied_at_once(catalog: Catalog) -> None:
-    parts = [stage([table("a"), table("b")]), stage([table("c")])]
-    catalog.applier.clear_staging()
-    for part in parts:
-        copy_to_leaf_staging(catalog.url, part.to_batches())
-    catalog.applier.apply_staged(batch_of(3, 1, Lane.LEAF))
+def chunk(events: int) -> Batch:
+    """A part of a batch of the leaf lane, as an executor applies it."""
+    return replace(batch_of(events, 1, Lane.LEAF), ends_here=False)
+
+
+def told(catalog: Catalog) -> list[str]:
+    """The assets whose changes a follower of the leaf lane may read."""
+    with psycopg.connect(catalog.url) as connection:
+        return [row.subject for row in changes_of(Lane.LEAF).read(connection, 0, 1000)]
+
+
+def test_what_executors_applied_is_followed_when_their_batch_has_ended(catalog: Catalog) -> None:
+    executor = Applier(catalog.url)
+    executor.apply_table(chunk(2), stage([table("a"), table("b")]))
+    catalog.applier.apply_table(chunk(1), stage([table("c")]))
+    executor.close()
     assert set(catalog.rows()) == {"a", "b", "c"}
+    assert told(catalog) == []
+    catalog.applier.record(batch_of(3, 1, Lane.LEAF))
+    assert told(catalog) == ["a", "b", "c"]
+    assert catalog.applier.position("assets-leaf") == Position(1, {"0": 3})
 
 
-def test_a_batch_whose_staging_was_emptied_by_a_crash_is_not_taken_for_applied(catalog: Catalog) -> None:
-    copy_to_leaf_staging(catalog.url, stage([table("a"), table("b")]).to_batches())
-    catalog.applier.clear_staging()  # as PostgreSQL does to an unlogged table when it recovers
-    with pytest.raises(LilyError):
-        catalog.applier.apply_staged(batch_of(2, 1, Lane.LEAF))
-    assert catalog.applier.position("assets-leaf") is None
+def test_a_change_that_is_committed_after_a_later_one_is_told(catalog: Catalog) -> None:
+    """It takes its place in the order, then waits for an event that another transaction holds."""
+    with ThreadPoolExecutor() as threads, psycopg.connect(catalog.url) as obstacle:
+        slow, held = Applier(catalog.url), table("held")
+        obstacle.execute(_HELD_CHANGE, [TENANT, held.event_id])
+        late = threads.submit(slow.apply_table, chunk(2), stage([table("slow"), held]))
+        eventually(lambda: len(catalog.fetch(_WAITING)) == 1)
+        catalog.applier.apply_table(chunk(1), stage([table("quick")]))
+        assert told(catalog) == []
+        obstacle.rollback()
+        late.result(30)
+        slow.close()
+    catalog.applier.record(batch_of(3, 1, Lane.LEAF))
+    assert set(told(catalog)) == {"slow", "held", "quick"}
+
+
+def test_a_chunk_that_is_applied_again_after_a_crash_counts_once(catalog: Catalog) -> None:
+    first = stage([table("a"), table("b")])
+    catalog.applier.apply_table(chunk(2), first)
+    catalog.applier.apply_table(chunk(2), first)
+    catalog.applier.record(batch_of(2, 1, Lane.LEAF))
+    assert catalog.outcomes() == ["created", "created"]
+    assert told(catalog) == ["a", "b"]
+
+
+def test_executors_that_meet_the_same_events_the_other_way_round_both_come_through(catalog: Catalog) -> None:
+    """Each waits for the other, and PostgreSQL ends one of them."""
+    events = [table(f"asset-{number}") for number in range(300)]
+    chunks = stage(events), stage(events[::-1])
+    with ThreadPoolExecutor() as threads:
+        appliers = [Applier(catalog.url) for _ in chunks]
+        pairs = zip(appliers, chunks, strict=True)
+        _raise_errors_of(*[threads.submit(each.apply_table, chunk(300), part) for each, part in pairs])
+        for applier in appliers:
+            applier.close()
+    assert catalog.outcomes() == ["created"] * 300

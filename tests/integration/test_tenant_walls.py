@@ -22,9 +22,6 @@ from lily.repositories.postgres.tenant_admin import CELL_TABLES, tenant_tables
 from lily.settings import DatabaseSettings
 from lily.standalone.services import Services
 
-#: Read and written by the owner alone, a batch at a time; PostgreSQL refuses COPY where row-level security is
-#: forced, so here it is only enabled. The gateway's role has no privilege on it.
-OWNERS_ALONE = {"leaf_staging"}
 TENANT_TABLES = """
 SELECT c.relname::text, c.relrowsecurity, c.relforcerowsecurity, c.oid
   FROM pg_class c
@@ -88,7 +85,7 @@ def test_every_table_with_a_tenant_is_walled(database: str) -> None:
         tables = connection.execute(TENANT_TABLES).fetchall()
     assert {"assets", "changes", "dead_letters", "idempotency_keys"} <= {name for name, *_ in tables}
     assert [name for name, enabled, _, _ in tables if not enabled] == []
-    assert {name for name, _, forced, _ in tables if not forced} == OWNERS_ALONE
+    assert not {name for name, _, forced, _ in tables if not forced}
 
 
 def test_every_table_has_no_policy_but_the_two(database: str) -> None:
@@ -96,7 +93,7 @@ def test_every_table_has_no_policy_but_the_two(database: str) -> None:
         policies = connection.execute(
             "SELECT tablename::text, policyname::text, roles::text[], qual FROM pg_policies"
         ).fetchall()
-        names = {name for name, *_ in connection.execute(TENANT_TABLES)} - OWNERS_ALONE
+        names = {name for name, *_ in connection.execute(TENANT_TABLES)}
         owner = connection.info.user
     walls = {"tenant": (["public"], "(tenant_id = current_setting('lily.tenant'::text, true))")}
     walls |= {"owner": ([owner], "true")}
@@ -151,7 +148,7 @@ def test_a_session_sees_its_tenant_alone_and_only_in_its_transaction(role: psyco
         "CREATE POLICY mine ON assets USING (true)",
         "DROP POLICY tenant ON assets",
         "ALTER ROLE lily_gateway BYPASSRLS",
-        "SELECT * FROM leaf_staging",
+        "SELECT * FROM lane_ends",
         "SELECT * FROM migrations",
         "INSERT INTO assets SELECT * FROM assets",
         "UPDATE assets SET tenant_id = 'acme'",
@@ -242,7 +239,7 @@ def test_a_role_that_could_get_around_the_wall_is_refused(database: str) -> None
 def test_an_owner_who_is_no_superuser_still_works_on_every_tenant(
     owner: psycopg.Connection, database: str
 ) -> None:
-    """A managed PostgreSQL gives no superuser: the owner passes by its policy, and COPY still works."""
+    """A managed PostgreSQL gives no superuser: the owner passes by its policy."""
     name = f"owner_{uuid4().hex[:8]}"
     fresh = f"{database.rpartition('/')[0]}/{name}"
     owner.execute(f"CREATE ROLE {name} LOGIN CREATEROLE PASSWORD 'own'".encode())
@@ -255,8 +252,6 @@ def test_an_owner_who_is_no_superuser_still_works_on_every_tenant(
         with psycopg.connect(url) as connection:
             for tenant in ("acme", "globex"):
                 insert(connection, ASSET | {"tenant_id": tenant, "clock_id": uuid4()})
-            with connection.cursor().copy("COPY leaf_staging (tenant_id) FROM STDIN") as copy:
-                copy.write_row(("acme",))
             assert tenants_seen(connection) == {"acme", "globex"}
     finally:
         owner.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

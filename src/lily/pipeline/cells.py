@@ -16,13 +16,13 @@ from lily.domain.assets import Lane
 from lily.pipeline.checkpoints import check_checkpoint
 from lily.pipeline.jobs import archive, history, leaf, lineage, structural
 from lily.pipeline.lake import Lake
-from lily.pipeline.lanes import LaneQuery, pauses
+from lily.pipeline.lanes import LaneQuery, patiently
 from lily.pipeline.propagation import Propagation
 from lily.pipeline.relay import Relay
 from lily.pipeline.usage import UsageCounter
 from lily.pipeline.write_audit import WriteAudit
 from lily.repositories.iceberg.catalog import create_tables
-from lily.repositories.postgres.applier import Applier, ConnectionLost
+from lily.repositories.postgres.applier import Applier
 from lily.repositories.postgres.lineage_applier import LineageApplier
 from lily.settings import Settings
 
@@ -61,13 +61,7 @@ class CellQueries:
 
     def check(self) -> None:
         """Raise unless every checkpoint continues where the database stands; wait while that is away."""
-        for pause in pauses():
-            try:
-                self._check()
-                return
-            except ConnectionLost as error:  # of one that stood by, the connections may be long dead
-                _log.warning("database_away", error=error.message)
-                time.sleep(pause)
+        patiently("all", self._check)  # of one that stood by, the connections may be long dead
 
     def _check(self) -> None:
         positions = {name: query.applier.position(name) for name, query in self.lanes.items()}

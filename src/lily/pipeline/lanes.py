@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,8 @@ from lily.pipeline.summaries import summarise
 from lily.pipeline.traces import trace_applied
 from lily.repositories.postgres.applier import Applier, Batch, ConnectionLost, Phases
 from lily.telemetry import BATCH_SECONDS, EVENTS_APPLIED, EVENTS_DEAD, VISIBLE_SECONDS
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -74,11 +77,16 @@ def apply_once(query: LaneQuery, batch: Batch, apply: Callable[[], Phases]) -> P
 
     The question is asked again after a lost connection: the commit may have got through.
     """
+    return patiently(query.name, lambda: None if _is_applied(query, batch) else apply())
+
+
+def patiently(query: str, act: Callable[[], T]) -> T:
+    """Do it, again and again as long as the database is away."""
     for pause in pauses():
         try:
-            return None if _is_applied(query, batch) else apply()
+            return act()
         except ConnectionLost as error:
-            _log.warning("database_away", query=query.name, batch_id=batch.batch_id, error=str(error))
+            _log.warning("database_away", query=query, error=error.message)
             time.sleep(pause)
     raise AssertionError("unreachable")
 

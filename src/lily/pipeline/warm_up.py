@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lily.log.envelope import EventType
-from lily.pipeline.jobs.leaf import copy_batch
+from lily.pipeline.jobs.leaf import on_executors
 from lily.pipeline.lanes import LaneQuery, describe
 from lily.pipeline.staging import stage
 from lily.pipeline.summaries import summarise
@@ -38,8 +38,8 @@ def _warm(session: SparkSession, query: LaneQuery) -> None:
 
 
 def _warm_leaf(session: SparkSession, url: str) -> None:
-    """Copy a batch to the staging table as the leaf lane does, and take it back."""
-    copy_batch(made_up_records(session, _LEAVES).transform(as_records), url, keep=False)
+    """Apply a batch on the executors as the leaf lane does, and take it back."""
+    on_executors(made_up_records(session, _LEAVES).transform(as_records), url, keep=False)
 
 
 def made_up_records(session: SparkSession, size: int) -> DataFrame:

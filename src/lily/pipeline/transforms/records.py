@@ -16,6 +16,11 @@ def as_records(events: DataFrame) -> DataFrame:
     return events.select(*_COLUMNS)
 
 
+def by_half_the_tasks(events: DataFrame) -> DataFrame:
+    """The same by half of the tasks that can run: there is always a free one for another lane."""
+    return events.coalesce(max(1, events.sparkSession.sparkContext.defaultParallelism // 2))
+
+
 def in_few_tasks(events: DataFrame) -> DataFrame:
     """The same by at most a quarter of the tasks that can run, but one: a lane never waits for the lake.
 

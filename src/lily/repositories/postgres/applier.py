@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,16 +16,15 @@ import pyarrow as pa
 from lily.domain.assets import Lane
 from lily.domain.errors import LilyError
 from lily.repositories.postgres.queries import load
-from lily.repositories.postgres.rounds import ROUND, number_rounds
+from lily.repositories.postgres.rounds import number_rounds
 
-TEMPORARY_STAGING = "staged_events"
-LEAF_STAGING = "leaf_staging"
 APPLIED_CHANNEL = "lily_applied"
 
 _SQL = load("apply.sql")
 # Every lookup is by key and its number is the batch's, so a join that reads a whole table is never right.
 PLANS = ("SET enable_hashjoin = off", "SET enable_mergejoin = off", "SET enable_seqscan = off")
 _ATTEMPTS = 5
+_DEADLOCK = "40P01"
 
 
 class ConnectionLost(LilyError):
@@ -35,15 +34,8 @@ class ConnectionLost(LilyError):
     retryable = True
 
 
-class StagingEmptied(LilyError):
-    """A crash of PostgreSQL emptied the unlogged staging table after the executors had filled it."""
-
-    code = "staging_emptied"
-    retryable = True
-
-
-class _AnotherLaneWrote(Exception):
-    """The other lane changed an asset of this batch between reading and writing it."""
+class _AnotherWrote(Exception):
+    """Another lane or executor changed an asset of this batch between reading and writing it."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +51,10 @@ class Batch:
     newest_event: datetime | None
     ends_here: bool = True  # False for a part after which more of the batch is to come
 
-    def position_row(self) -> tuple[str, int, str, int, int, datetime | None]:
+    def position_row(self) -> tuple[str, int, str, int, int, datetime | None, str]:
         offsets = json.dumps(self.offsets)
-        return self.query, self.batch_id, offsets, self.events, self.dead, self.newest_event
+        counted = self.query, self.batch_id, offsets, self.events, self.dead, self.newest_event
+        return *counted, self.lane.value
 
 
 @dataclass(frozen=True)
@@ -85,6 +78,8 @@ class Phases:
 class Applier:
     """One connection to PostgreSQL that applies the batches of one lane."""
 
+    #: The table a batch is copied to; dead letters are buried from there.
+    staging: ClassVar[str] = "staged_events"
     #: What every connection begins with.
     preparations: ClassVar[tuple[str, ...]] = (*PLANS, _SQL["create_temporary_staging"])
 
@@ -103,7 +98,7 @@ class Applier:
         """Copy a small batch over this connection and apply it; `keep=False` rolls it back (a rehearsal)."""
 
         try:
-            return self._in_transaction(batch, lambda cursor: self._copy(cursor, staged), keep)
+            return self._in_transaction(batch, staged, keep)
         except adbc.DataError as error:
             if not keep:
                 raise
@@ -120,35 +115,11 @@ class Applier:
         self.apply_table(replace(batch, ends_here=False), staged.slice(0, half))
         return self.apply_table(batch, staged.slice(half))
 
-    def apply_staged(self, batch: Batch) -> Phases:
-        """Apply what the executors have copied to the leaf lane's staging table."""
-
-        def count(cursor: Any) -> str:
-            cursor.execute(f"SELECT count(*) FROM {LEAF_STAGING}")
-            staged = cursor.fetchone()[0]
-            if staged < batch.events:
-                raise StagingEmptied(
-                    f"{staged} of {batch.events} staged events are left; copy the batch again"
-                )
-            return LEAF_STAGING
-
-        try:
-            return self._in_transaction(batch, count, keep=True)
-        except adbc.IntegrityError:
-            with self._transaction() as cursor:
-                cursor.execute(_SQL["keep_first_copies"].format(staging=LEAF_STAGING))
-            return self._in_transaction(batch, count, keep=True)
-        except adbc.DataError:
-            return self.apply_table(batch, self._read_staging())
-
-    def _read_staging(self) -> pa.Table:
+    def record(self, batch: Batch) -> None:
+        """Note that a batch is done whose parts were applied before."""
         with self._transaction() as cursor:
-            cursor.execute(f"SELECT * FROM {LEAF_STAGING}")
-            return cursor.fetch_arrow_table().drop_columns(ROUND)
-
-    def clear_staging(self) -> None:
-        with self._transaction() as cursor:
-            cursor.execute(f"TRUNCATE {LEAF_STAGING}")
+            cursor.execute(_SQL["record_position"], batch.position_row())
+            cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
 
     def close(self) -> None:
         if self._connection is not None:
@@ -156,16 +127,16 @@ class Applier:
                 self._connection.close()
             self._connection = None
 
-    def _in_transaction(self, batch: Batch, copy: Callable[[Any], str], keep: bool) -> Phases:
+    def _in_transaction(self, batch: Batch, staged: pa.Table, keep: bool) -> Phases:
         for attempt in range(_ATTEMPTS):
             try:
                 with self._transaction(keep=keep) as cursor:
-                    phases = self._apply(cursor, batch, copy)
+                    phases = self._apply(cursor, batch, staged)
                     applied = time.perf_counter()
                 phases.commit = time.perf_counter() - applied
                 return phases
-            except (_AnotherLaneWrote, adbc.IntegrityError):
-                if attempt + 1 == _ATTEMPTS:
+            except (_AnotherWrote, adbc.IntegrityError, adbc.OperationalError) as error:
+                if attempt + 1 == _ATTEMPTS or not _is_conflict(error):
                     raise
         raise AssertionError("unreachable")
 
@@ -195,35 +166,33 @@ class Applier:
         except adbc.Error:
             return False
 
-    def _apply(self, cursor: Any, batch: Batch, copy: Callable[[Any], str]) -> Phases:
+    def _apply(self, cursor: Any, batch: Batch, staged: pa.Table) -> Phases:
         phases, started = Phases(), time.perf_counter()
-        staging = copy(cursor)
+        self._copy(cursor, staged)
         copied = time.perf_counter()
         if batch.dead:
-            cursor.execute(_SQL["bury_dead_letters"].format(staging=staging, lane=batch.lane.value))
-        self._merge(cursor, batch.lane, staging)
+            cursor.execute(_SQL["bury_dead_letters"].format(staging=self.staging, lane=batch.lane.value))
+        self._merge(cursor, batch.lane)
         if batch.ends_here:
             cursor.execute(_SQL["record_position"], batch.position_row())
         cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
         phases.copy, phases.merge = copied - started, time.perf_counter() - copied
         return phases
 
-    def _copy(self, cursor: Any, staged: pa.Table) -> str:
-        """Copy a batch over this connection; the name of the table it is in then."""
-        cursor.adbc_ingest(TEMPORARY_STAGING, number_rounds(staged), mode="append", temporary=True)
-        return TEMPORARY_STAGING
+    def _copy(self, cursor: Any, staged: pa.Table) -> None:
+        cursor.adbc_ingest(self.staging, number_rounds(staged), mode="append", temporary=True)
 
-    def _merge(self, cursor: Any, lane: Lane, staging: str) -> None:
+    def _merge(self, cursor: Any, lane: Lane) -> None:
         """Make state of what is staged."""
-        cursor.execute(_SQL["count_rounds"].format(staging=staging))
+        cursor.execute(_SQL["count_rounds"])
         rounds, purges = cursor.fetchone()
         for number in range(1, rounds + 1):
-            cursor.execute(_SQL["apply_round"].format(round=number, lane=lane.value, staging=staging))
+            cursor.execute(_SQL["apply_round"].format(round=number, lane=lane.value))
             due, applied = cursor.fetchone()
             if due != applied:
-                raise _AnotherLaneWrote
+                raise _AnotherWrote
         if purges:
-            cursor.execute(_SQL["forget_purged"].format(staging=staging))
+            cursor.execute(_SQL["forget_purged"])
 
     def _open(self) -> Any:
         if self._connection is None:
@@ -233,6 +202,11 @@ class Applier:
                     cursor.execute(statement)
             self._connection.commit()
         return self._connection.cursor()
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether others wrote the same rows at the same moment: of two that wait for each other one is ended."""
+    return not isinstance(error, adbc.OperationalError) or error.sqlstate == _DEADLOCK
 
 
 def _refused(staged: pa.Table, error: str) -> pa.Table:
@@ -247,11 +221,3 @@ def _refused(staged: pa.Table, error: str) -> pa.Table:
         "headers": "[]",
     }
     return pa.Table.from_pylist([refused], staged.schema)
-
-
-def copy_to_leaf_staging(url: str, batches: Sequence[pa.RecordBatch], *, keep: bool = True) -> None:
-    """Copy staged events of whole partitions; called by Spark's executors. `keep=False` is a rehearsal."""
-    staged = pa.Table.from_batches(batches)
-    with adbc.connect(url) as connection, connection.cursor() as cursor:
-        cursor.adbc_ingest(LEAF_STAGING, number_rounds(staged), mode="append")
-        connection.commit() if keep else connection.rollback()

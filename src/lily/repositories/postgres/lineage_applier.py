@@ -11,7 +11,6 @@ from lily.domain.assets import Lane
 from lily.repositories.postgres.applier import PLANS, Applier
 from lily.repositories.postgres.queries import load
 
-STAGING = "staged_statements"
 _SQL = load("lineage_apply.sql")
 _MERGES = (
     "record_events",
@@ -27,14 +26,14 @@ _MERGES = (
 class LineageApplier(Applier):
     """One connection to PostgreSQL that applies the batches of the lineage query."""
 
+    staging: ClassVar[str] = "staged_statements"
     preparations: ClassVar[tuple[str, ...]] = (*PLANS, _SQL["create_staging"], _SQL["create_applying"])
 
     @override
-    def _copy(self, cursor: Any, staged: pa.Table) -> str:
-        cursor.adbc_ingest(STAGING, staged, mode="append", temporary=True)
-        return STAGING
+    def _copy(self, cursor: Any, staged: pa.Table) -> None:
+        cursor.adbc_ingest(self.staging, staged, mode="append", temporary=True)
 
     @override
-    def _merge(self, cursor: Any, lane: Lane, staging: str) -> None:
+    def _merge(self, cursor: Any, lane: Lane) -> None:
         for name in _MERGES:
             cursor.execute(_SQL[name])

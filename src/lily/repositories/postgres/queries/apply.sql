@@ -5,8 +5,39 @@
 -- one set-based statement. Most batches have one to three rounds.
 
 -- name: create_temporary_staging
--- Called by the applier once per connection: where a small batch is copied to.
-CREATE TEMPORARY TABLE IF NOT EXISTS staged_events (LIKE leaf_staging) ON COMMIT DELETE ROWS
+-- Called by the applier once per connection: where events are copied to (pipeline/staging.py).
+CREATE TEMPORARY TABLE IF NOT EXISTS staged_events (
+    topic            text,
+    "partition"      integer,
+    "offset"         bigint,
+    key              bytea,
+    payload          bytea,
+    headers          text,
+    reason           text,
+    detail           text,
+    event_id         text,
+    tenant_id        text,
+    asset_id         text,
+    event_time       timestamptz,
+    received_at      timestamptz,
+    created_at       timestamptz,
+    actor            text,
+    traceparent      text,
+    expected_version integer,
+    fields           smallint,
+    asset_name       text,
+    asset_type       text,
+    asset_owner      text,
+    description      text,
+    data_source      text,
+    external_id      text,
+    business_terms   text[],
+    source_tags      text[],
+    user_tags        text[],
+    metadata         text,
+    is_deleted       boolean,
+    round            integer NOT NULL
+) ON COMMIT DELETE ROWS
 
 -- name: bury_dead_letters
 -- Called by the applier for every batch that has any; a record is buried once, however often it is read.
@@ -22,17 +53,7 @@ ON CONFLICT DO NOTHING
 -- Called by the applier for every batch: how many rounds, and how many events purge their asset. A purge is
 -- an assertion of NULL about every field.
 SELECT coalesce(max(round), 0), count(*) FILTER (WHERE fields = 2047 AND asset_name IS NULL AND round > 0)
-FROM {staging}
-
--- name: keep_first_copies
--- Called by the applier when an event is in the batch twice, under two keys: the first in the log counts.
-UPDATE {staging} AS s SET round = 0
-FROM (
-    SELECT topic, "partition", "offset",
-        row_number() OVER (PARTITION BY tenant_id, event_id ORDER BY "partition", "offset") AS copy
-    FROM {staging} WHERE round > 0
-) AS c
-WHERE copy > 1 AND (s.topic, s."partition", s."offset") = (c.topic, c."partition", c."offset")
+FROM staged_events
 
 -- name: apply_round
 -- Called by the applier for every round; returns how many events were to be applied and how many were. They
@@ -45,7 +66,7 @@ WITH incoming AS MATERIALIZED (
         least(created_at, event_time) AS created_at, fields, asset_name, asset_type, asset_owner, description,
         data_source, external_id, business_terms, source_tags, user_tags, metadata::jsonb AS metadata,
         is_deleted
-    FROM {staging} AS i
+    FROM staged_events AS i
     WHERE round = {round} AND NOT EXISTS (
         SELECT FROM changes AS c WHERE c.tenant_id = i.tenant_id AND c.event_id = i.event_id::uuid OFFSET 0)
 ), merged AS MATERIALIZED (
@@ -171,7 +192,7 @@ UPDATE changes AS c SET
     asset_name = NULL, asset_type = NULL, asset_owner = NULL, description = NULL, data_source = NULL,
     external_id = NULL, business_terms = NULL, source_tags = NULL, user_tags = NULL, metadata = NULL
 FROM (
-    SELECT tenant_id, event_id::uuid AS event_id FROM {staging}
+    SELECT tenant_id, event_id::uuid AS event_id FROM staged_events
     WHERE fields = 2047 AND asset_name IS NULL AND round > 0
 ) AS r
 JOIN changes AS purge ON purge.tenant_id = r.tenant_id AND purge.event_id = r.event_id
@@ -179,7 +200,11 @@ WHERE c.tenant_id = purge.tenant_id AND c.asset_id = purge.asset_id AND c.seq < 
   AND c.asset_name IS NOT NULL AND purge.outcome <> 'refused'
 
 -- name: record_position
--- Called by the applier in the batch's transaction.
+-- Called by the applier in the batch's transaction, or after those of its parts: all changes of the lane up to here
+-- are committed then, so that who reads them in their order misses none (ADR 36).
+WITH ended AS (
+    INSERT INTO lane_ends VALUES ($7, (SELECT max(seq) FROM changes WHERE lane = $7))
+    ON CONFLICT (lane) DO UPDATE SET seq = excluded.seq)
 INSERT INTO stream_positions AS p (query, batch_id, offsets, events, dead, event_time)
 VALUES ($1, $2, $3::jsonb, $4, $5, $6)
 ON CONFLICT (query) DO UPDATE SET

@@ -117,7 +117,8 @@ SELECT coalesce(h.tenant_id, a.tenant_id), h.seq, h.hash, h.seal
 -- far this reaches.
 WITH next AS (
     SELECT seq, tenant_id, asset_id, event_id, actor, traceparent, outcome, applied_at
-      FROM changes WHERE lane = %(lane)s AND seq > %(after)s ORDER BY seq LIMIT %(most)s
+      FROM changes WHERE lane = %(lane)s AND seq > %(after)s AND seq <= lane_end(%(lane)s)
+     ORDER BY seq LIMIT %(most)s
 ), written AS (
     SELECT tenant_id, batch_of(event_id) AS batch, actor, split_part(coalesce(traceparent, ''), '-', 2) AS trace_id,
            CASE WHEN count(*) = 1 THEN min(asset_id) ELSE '' END AS asset_id, min(applied_at) AS at,

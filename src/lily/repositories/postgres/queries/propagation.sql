@@ -49,7 +49,7 @@ SELECT l.tenant_id, l.asset_id, l.tag, l.cause, false, NULL, NULL, l.origin FROM
 -- Propagator: how far it has come in each lane, and how far it could get.
 SELECT l.lane, coalesce(p.seq, 0),
        CASE l.lane WHEN 'lineage' THEN (SELECT max(seq) FROM lineage_events)
-            ELSE (SELECT c.seq FROM changes AS c WHERE c.lane = l.lane ORDER BY c.seq DESC LIMIT 1) END
+            ELSE lane_end(l.lane) END
   FROM unnest('{lineage,structural,leaf}'::text[]) AS l (lane)
   LEFT JOIN propagation_positions AS p ON p.lane = l.lane
 

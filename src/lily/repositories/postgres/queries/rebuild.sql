@@ -4,7 +4,7 @@
 -- Rebuild: how far propagation has come, with all tenants, and how far it could.
 SELECT l.lane, coalesce(least(p.seq, (SELECT min(a.seq) FROM propagation_arrears AS a WHERE a.lane = l.lane)), 0),
        coalesce(CASE l.lane WHEN 'lineage' THEN (SELECT max(seq) FROM lineage_events)
-            ELSE (SELECT c.seq FROM changes AS c WHERE c.lane = l.lane ORDER BY c.seq DESC LIMIT 1) END, 0)
+            ELSE lane_end(l.lane) END, 0)
   FROM unnest('{lineage,structural,leaf}'::text[]) AS l (lane)
   LEFT JOIN propagation_positions AS p ON p.lane = l.lane
  ORDER BY l.lane

@@ -15,7 +15,8 @@ SELECT c.seq, c.tenant_id, c.asset_id, c.event_id::text, coalesce(c.traceparent,
     CASE WHEN c.outcome NOT IN ('unchanged', 'pending', 'refused') THEN row_to_json(ROW(
         c.tenant_id, c.asset_id, c.version, c.event_id, c.event_time, c.applied_at, c.outcome, c.actor,
         field_names(c.fields), c.lane, c.seq, asset_document(c))::told_change)::text END
-FROM changes AS c WHERE c.lane = %(lane)s AND c.seq > %(after)s ORDER BY c.seq LIMIT %(most)s
+FROM changes AS c WHERE c.lane = %(lane)s AND c.seq > %(after)s AND c.seq <= lane_end(%(lane)s)
+ORDER BY c.seq LIMIT %(most)s
 
 -- name: read_tag_changes
 -- Called by the outbox reader: the next changes of effective tags, with the JSON told on metadata-changes.

@@ -1,9 +1,7 @@
 -- What tenants have. All called by the counter of usage in the streams process, as the owner.
 
 -- name: newest_change
-SELECT greatest(
-    (SELECT coalesce(max(seq), 0) FROM changes WHERE lane = 'structural'),
-    (SELECT coalesce(max(seq), 0) FROM changes WHERE lane = 'leaf'))
+SELECT greatest(lane_end('structural'), lane_end('leaf'))
 
 -- name: busy_tenants
 SELECT DISTINCT tenant_id FROM changes
