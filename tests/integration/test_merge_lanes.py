@@ -18,7 +18,6 @@ from lily.pipeline.lanes import LaneQuery, apply_once
 from lily.repositories.postgres.applier import Applier, Batch, Phases, Position
 from lily.repositories.postgres.outbox import changes_of
 
-
 _WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 _HELD_CHANGE = """
 INSERT INTO changes (lane, tenant_id, asset_id, event_id, event_time, outcome, version, fields, actor)

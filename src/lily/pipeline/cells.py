@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from lily.pipeline.checkpoints import check_checkpoint
 from lily.pipeline.jobs import archive, history, leaf, lineage, structural
 from lily.pipeline.lake import Lake
 from lily.pipeline.lanes import LaneQuery, patiently
+from lily.pipeline.pressures import Pressure
 from lily.pipeline.propagation import Propagation
 from lily.pipeline.relay import Relay
 from lily.pipeline.usage import UsageCounter
@@ -28,6 +30,8 @@ from lily.settings import Settings
 
 FORGIVEN_SECONDS = 60.0
 MOST_FAILURES = 5
+#: Batches of more events than this mean that the lake waits, and those who follow columns.
+_QUEUE, _FLOOD = 500, 10_000
 
 _log = structlog.get_logger(__name__)
 
@@ -37,14 +41,15 @@ class CellQueries:
 
     def __init__(self, settings: Settings, shared: Settings) -> None:
         self._settings = settings
-        self._lake = Lake()
+        self._pressure, self._flood = Pressure(_QUEUE), Pressure(_FLOOD)
+        self._lake = Lake(self._pressure)
         self._usage = UsageCounter(settings, shared)
         self._relays = {lane: Relay(settings, lane, lambda: self._lake.note(0)) for lane in Lane}
         # Of edges and tags the requests are in the audit; only assets have a ledger of changes.
         self._audits = {lane: WriteAudit(settings, shared, lane) for lane in (Lane.STRUCTURAL, Lane.LEAF)}
         url = settings.database.url.get_secret_value()
         self.lanes = {
-            name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane), self._lake.at_work)
+            name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane), partial(self._at_work, lane))
             for name, lane in ((structural.NAME, Lane.STRUCTURAL), (leaf.NAME, Lane.LEAF))
         }
         self.lanes[lineage.NAME] = LaneQuery(
@@ -52,7 +57,7 @@ class CellQueries:
             Lane.LINEAGE,
             LineageApplier(url),
             partial(self._tell, Lane.LINEAGE),
-            self._lake.at_work,
+            partial(self._at_work, Lane.LINEAGE),
         )
         self._propagation = Propagation(settings, self._relays[Lane.LINEAGE].wake)
         self._starters: dict[str, Callable[[], StreamingQuery]] = {}
@@ -120,8 +125,16 @@ class CellQueries:
             *self._audits.values(),
         ]
 
+    @contextmanager
+    def _at_work(self, lane: Lane) -> Iterator[None]:
+        with self._pressure.at_work(), self._flood.at_work() if lane is Lane.LEAF else nullcontext():
+            yield
+
     def _tell(self, lane: Lane, events: int) -> None:
         """A batch of so many events is visible now."""
+        self._pressure.note(events)
+        if lane is Lane.LEAF:
+            self._flood.note(events)
         self._relays[lane].wake()
         if lane in self._audits:
             self._audits[lane].wake()

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 import structlog
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
+
+from lily.pipeline.pressures import MOST_BEHIND_SECONDS, Pressure
 
 _log = structlog.get_logger(__name__)
 
@@ -22,13 +23,6 @@ _log = structlog.get_logger(__name__)
 _COLLECT_SECONDS = 5.0
 #: It begins only when nothing has come for this long: beside it, a tag took twice as long to spread.
 _QUIET_SECONDS = 10.0
-#: A batch of more events than this means that they are queueing.
-_QUEUE = 500
-#: So does a batch that takes longer than this.
-_LONG_SECONDS = 2.0
-_CALM_SECONDS = 3.0
-#: However busy the lanes are, the lake is at most about this far behind.
-_MOST_BEHIND_SECONDS = 300.0
 _RETRY_SECONDS = 10.0
 _LOOK_SECONDS = 1
 #: It rests for so many times as long as it ran, and not longer than this: a trickle must not keep it running.
@@ -38,32 +32,18 @@ _REST, _LONGEST_REST = 4, 30.0
 class Lake:
     """One thread that runs the lake's queries one after the other, each until it has read all there is."""
 
-    def __init__(self) -> None:
+    def __init__(self, pressure: Pressure) -> None:
+        self._pressure = pressure
         self._stopped = threading.Event()
         self._due = threading.Event()
         self._due.set()
         self._active_at = 0.0
-        self._busy_at = 0.0
-        self._batches: dict[object, float] = {}
         self._failed_at = float("-inf")
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        """A lane has a batch at hand; if that takes long, the lake gives way."""
-        batch = object()
-        self._batches[batch] = time.monotonic()
-        try:
-            yield
-        finally:
-            del self._batches[batch]
 
     def note(self, events: int) -> None:
         """A batch of so many events was applied, or changes were told."""
-        now = time.monotonic()
         if events:
-            self._active_at = now
-        if events > _QUEUE:
-            self._busy_at = now
+            self._active_at = time.monotonic()
         self._due.set()
 
     def failed_after(self, moment: float) -> bool:
@@ -83,7 +63,7 @@ class Lake:
         while not self._stopped.is_set():
             self._due.wait()
             waiting_since = waiting_since or time.monotonic()
-            latest = waiting_since + _MOST_BEHIND_SECONDS
+            latest = waiting_since + MOST_BEHIND_SECONDS
             if self._stopped.wait(max(_COLLECT_SECONDS, rest)) or not self._wait_for_quiet(latest):
                 return
             self._due.clear()
@@ -119,7 +99,4 @@ class Lake:
         return True
 
     def _must_yield(self, latest: float) -> bool:
-        now = time.monotonic()
-        is_busy = now < self._busy_at + _CALM_SECONDS
-        begun = [*self._batches.values()]  # a copy: lanes change it meanwhile
-        return now < latest and (is_busy or any(now > at + _LONG_SECONDS for at in begun))
+        return time.monotonic() < latest and self._pressure.is_high

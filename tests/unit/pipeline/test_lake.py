@@ -11,7 +11,9 @@ import pytest
 
 from kit.eventually import eventually
 from lily.pipeline import lake as lake_module
+from lily.pipeline import pressures
 from lily.pipeline.lake import Lake
+from lily.pipeline.pressures import Pressure
 
 QUIET = 0.2
 
@@ -38,13 +40,13 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {
         "_COLLECT_SECONDS": 0.01,
         "_QUIET_SECONDS": QUIET,
-        "_CALM_SECONDS": 0.1,
-        "_LONG_SECONDS": 0.05,
         "_LOOK_SECONDS": 0.01,
         "_LONGEST_REST": 0.0,
-        "_MOST_BEHIND_SECONDS": 60.0,
+        "MOST_BEHIND_SECONDS": 60.0,
     }.items():
         monkeypatch.setattr(lake_module, name, seconds)
+    monkeypatch.setattr(pressures, "_CALM_SECONDS", 0.1)
+    monkeypatch.setattr(pressures, "_LONG_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -53,8 +55,13 @@ def runs() -> list[Query]:
 
 
 @pytest.fixture
-def lake(runs: list[Query]) -> Iterator[Lake]:
-    lake = Lake()
+def pressure() -> Pressure:
+    return Pressure(500)
+
+
+@pytest.fixture
+def lake(runs: list[Query], pressure: Pressure) -> Iterator[Lake]:
+    lake = Lake(pressure)
 
     def start() -> Any:
         runs.append(Query())
@@ -75,35 +82,37 @@ def test_it_begins_when_nothing_has_come_for_a_while(lake: Lake, runs: list[Quer
     assert runs[0].began >= noted + QUIET
 
 
+@pytest.mark.usefixtures("lake")
 def test_a_batch_that_takes_long_stops_it_and_it_begins_again_afterwards(
-    lake: Lake, runs: list[Query]
+    runs: list[Query], pressure: Pressure
 ) -> None:
     eventually(lambda: len(runs) == 1)
-    with lake.at_work():
+    with pressure.at_work():
         eventually(lambda: runs[0].was_stopped)
         ended = time.monotonic()
     eventually(lambda: len(runs) == 2)
     assert runs[1].began >= ended
 
 
-def test_a_queue_stops_it_but_a_few_events_do_not(lake: Lake, runs: list[Query]) -> None:
+@pytest.mark.usefixtures("lake")
+def test_a_queue_stops_it_but_a_few_events_do_not(runs: list[Query], pressure: Pressure) -> None:
     eventually(lambda: len(runs) == 1)
-    lake.note(10)
+    pressure.note(10)
     looks = runs[0].looks
     eventually(lambda: runs[0].looks > looks + 3)
     assert not runs[0].was_stopped
-    lake.note(10_000)
+    pressure.note(10_000)
     eventually(lambda: runs[0].was_stopped)
 
 
 def test_however_busy_the_lanes_are_it_does_not_wait_for_ever(
-    lake: Lake, runs: list[Query], monkeypatch: pytest.MonkeyPatch
+    lake: Lake, runs: list[Query], pressure: Pressure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eventually(lambda: len(runs) == 1)
     runs[0].may_end.set()
-    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.0)
+    monkeypatch.setattr(lake_module, "MOST_BEHIND_SECONDS", 0.0)
     monkeypatch.setattr(lake_module, "_QUIET_SECONDS", 600.0)
-    with lake.at_work():
+    with pressure.at_work():
         lake.note(10_000)
         eventually(lambda: len(runs) == 2)
 
@@ -111,7 +120,7 @@ def test_however_busy_the_lanes_are_it_does_not_wait_for_ever(
 def test_a_rest_before_does_not_count_as_waiting(
     lake: Lake, runs: list[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lake_module, "_MOST_BEHIND_SECONDS", 0.5)
+    monkeypatch.setattr(lake_module, "MOST_BEHIND_SECONDS", 0.5)
     monkeypatch.setattr(lake_module, "_QUIET_SECONDS", 0.6)
     eventually(lambda: len(runs) == 1)
     runs[0].may_end.set()

@@ -1,7 +1,7 @@
 """The leaf lane: columns and BI fields; the executors apply large batches in parallel, each its partitions.
 
 An asset's events are in one partition, so no two executors write the same asset, and a chunk that was applied
-before a crash counts once when Spark repeats the batch. Who follows changes sees them when the batch has ended
+before a crash counts once when Spark repeats the batch. Who follows changes sees them when the batch is over
 (ADR 36).
 """
 
