@@ -194,8 +194,8 @@ def test_what_the_relay_reads_is_a_change_that_subscribers_understand(graph: Gra
         {"acme": [step(first={"status": "open"}, title="rows missing", names=["orders"], severity="SEV-1")]}
     )
     graph.apply({"acme": [table("orders", 1)]})
-    told = [row for outbox in incidents_of(Lane.LINEAGE) for row in outbox.read(graph.connection, 0, 10)]
-    changes = [read_change(EventType.INCIDENT_CHANGED.value, json.loads(row.data or "")) for row in told]
+    told = [row for outbox in incidents_of(Lane.LINEAGE) for row in outbox.read(graph.connection, 0, 10).told]
+    changes = [read_change(EventType.INCIDENT_CHANGED.value, json.loads(data)) for *_, data in told]
     assert [(change.name, change.subject) for change in changes if change] == [
         ("incident.opened", None),
         ("incident.attached", "orders"),
@@ -203,7 +203,7 @@ def test_what_the_relay_reads_is_a_change_that_subscribers_understand(graph: Gra
     opened, attached = changes
     assert opened is not None
     assert attached is not None
-    assert [row.subject for row in told] == ["i", "orders"], "the key of the record"
+    assert [subject for *_, subject, _, _, _ in told] == [b"i", b"orders"], "the key of the record"
     assert (opened.incident_id, opened.incident["severity"]) == ("i", "SEV-1")
     assert opened.cause == opened.event_id != attached.event_id
     assert attached.data["changed"] == ["asset_id"]

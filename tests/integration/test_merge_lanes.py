@@ -152,7 +152,7 @@ def chunk(events: int) -> Batch:
 def told(catalog: Catalog) -> list[str]:
     """The assets whose changes a follower of the leaf lane may read."""
     with psycopg.connect(catalog.url) as connection:
-        return [row.subject for row in changes_of(Lane.LEAF).read(connection, 0, 1000)]
+        return [row[3].decode() for row in changes_of(Lane.LEAF).read(connection, 0, 1000).told]
 
 
 def test_what_executors_applied_is_followed_when_their_batch_has_ended(catalog: Catalog) -> None:

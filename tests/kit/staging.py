@@ -80,7 +80,7 @@ class Catalog:
 
     def shown(self, asset_id: str) -> Any:
         """The asset as every interface shows it; None when it is not visible."""
-        query = "SELECT asset_document(a) AS shown FROM assets a WHERE tenant_id = %s AND asset_id = %s"
+        query = "SELECT asset_json(a)::json AS shown FROM assets a WHERE tenant_id = %s AND asset_id = %s"
         return self.fetch(query, TENANT, asset_id)[0]["shown"]
 
     def changes(self, tenant: str = TENANT) -> list[Change]:

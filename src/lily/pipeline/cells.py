@@ -44,9 +44,16 @@ class CellQueries:
         self._pressure, self._flood = Pressure(_QUEUE), Pressure(_FLOOD)
         self._lake = Lake(self._pressure)
         self._usage = UsageCounter(settings, shared)
-        self._relays = {lane: Relay(settings, lane, lambda: self._lake.note(0)) for lane in Lane}
+        # Who follows columns gives way to a flood of them: that a table is told must not wait for it.
+        floods = {Lane.LEAF: self._flood}
+        self._relays = {
+            lane: Relay(settings, lane, lambda: self._lake.note(0), floods.get(lane)) for lane in Lane
+        }
         # Of edges and tags the requests are in the audit; only assets have a ledger of changes.
-        self._audits = {lane: WriteAudit(settings, shared, lane) for lane in (Lane.STRUCTURAL, Lane.LEAF)}
+        self._audits = {
+            lane: WriteAudit(settings, shared, lane, floods.get(lane))
+            for lane in (Lane.STRUCTURAL, Lane.LEAF)
+        }
         url = settings.database.url.get_secret_value()
         self.lanes = {
             name: LaneQuery(name, lane, Applier(url), partial(self._tell, lane), partial(self._at_work, lane))

@@ -46,15 +46,15 @@ class Pressure:
 
 
 class Deference:
-    """What a follower of a lane does before each step: it gives way, but not for ever."""
+    """What a follower of a lane does before each step: it gives way if there is a pressure, but not for ever."""
 
-    def __init__(self, pressure: Pressure) -> None:
+    def __init__(self, pressure: Pressure | None) -> None:
         self._pressure = pressure
         self._waiting_since: float | None = None
 
     def give_way(self, stopped: threading.Event) -> None:
         """Return when the pressure is low, or the follower has given way for long enough, or is stopped."""
-        while self._pressure.is_high:
+        while self._pressure is not None and self._pressure.is_high:
             self._waiting_since = self._waiting_since or time.monotonic()
             if time.monotonic() > self._waiting_since + MOST_BEHIND_SECONDS or stopped.wait(_LOOK_SECONDS):
                 return

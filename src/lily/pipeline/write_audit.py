@@ -12,6 +12,7 @@ import psycopg
 
 from lily.domain.assets import Lane
 from lily.pipeline.followers import Follower
+from lily.pipeline.pressures import Deference, Pressure
 from lily.repositories.postgres.audit_chains import AuditChains
 from lily.repositories.postgres.written import not_yet_told, read_writes
 from lily.settings import Settings
@@ -25,14 +26,17 @@ _NICE = 15
 
 
 class WriteAudit:
-    """One thread per lane, woken after every batch."""
+    """One thread per lane, woken after every batch; with a pressure it gives way to that."""
 
-    def __init__(self, settings: Settings, shared: Settings, lane: Lane) -> None:
+    def __init__(
+        self, settings: Settings, shared: Settings, lane: Lane, pressure: Pressure | None = None
+    ) -> None:
         self._url = settings.database.url.get_secret_value()
         self._shared_url = shared.database.url.get_secret_value()
         self._source = f"{settings.kafka.topic_prefix}changes-{lane.value}"
         self._chains = AuditChains(settings.audit.key.get_secret_value())
         self._lane = lane
+        self._deference = Deference(pressure)
         self._wake = threading.Event()
         self._follower = Follower("audit", self._follow, (psycopg.Error,), lane.value, _NICE)
 
@@ -62,8 +66,10 @@ class WriteAudit:
         """Tell every change there is."""
         position: int | None = self._chains.taken(audit, self._source)
         while position is not None:
+            self._deference.give_way(self._follower.stopped)
             entries, position = read_writes(changes, self._lane, position, _MOST)
             if position is not None:
                 if self._url != self._shared_url:
                     entries = not_yet_told(audit, entries)
                 self._chains.add(audit, entries, self._source, position)
+        self._deference.caught_up()

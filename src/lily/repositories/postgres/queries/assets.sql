@@ -34,7 +34,7 @@ SELECT asset_id, array_agg(container) FROM contained GROUP BY asset_id
 
 -- name: find_asset_as_of
 -- PostgresAssets.find_as_of: the document after the last event up to that time, NULL if that was a purge.
-SELECT c.version, asset_document(c)::text, c.asset_id, c.asset_type, c.data_source, c.asset_owner,
+SELECT c.version, asset_json(c), c.asset_id, c.asset_type, c.data_source, c.asset_owner,
        c.source_tags, c.user_tags,
        tags_at(c.tenant_id, c.asset_id, greatest(c.applied_at, %(as_of)s)), c.is_deleted
   FROM changes c
@@ -46,7 +46,7 @@ SELECT c.version, asset_document(c)::text, c.asset_id, c.asset_type, c.data_sour
 -- name: list_history
 -- PostgresAssets.history: newest first, from just before the given place.
 SELECT c.version, c.seq, c.event_id, c.event_time, c.applied_at, c.outcome, c.actor,
-       field_names(c.fields), asset_document(c), tags_at(c.tenant_id, c.asset_id, c.applied_at)
+       fields_json(c.fields)::json, asset_json(c)::json, tags_at(c.tenant_id, c.asset_id, c.applied_at)
   FROM changes c
  WHERE c.tenant_id = %(tenant_id)s AND c.asset_id = %(asset_id)s
    AND c.outcome NOT IN ('unchanged', 'pending', 'refused')

@@ -8,13 +8,19 @@ SELECT seq FROM relay_positions WHERE relay = %(relay)s
 -- Called by the outbox reader after the broker has acknowledged everything up to seq.
 INSERT INTO relay_positions VALUES (%(relay)s, %(seq)s) ON CONFLICT (relay) DO UPDATE SET seq = excluded.seq
 
+-- name: read_page
+-- Called by the outbox reader around each of the queries below: its rows as one, a column of them at a time. Row by row
+-- they cost the client four times as much, as it is woken for every 8 KB. `data` is JSON of PostgreSQL, which has no
+-- line breaks; empty where there is nothing to tell.
+SELECT coalesce(max(told.seq), %(after)s)::bigint, count(*), array_agg(told.tenant_id), array_agg(told.actor),
+       array_agg(told.traceparent), array_agg(told.subject), array_agg(told.event_id),
+       array_agg(to_char(told.at, 'YYYY-MM-DD"T"HH24:MI:SS.USTZH:TZM')), string_agg(told.data, E'\n')
+  FROM ({rows}) AS told (seq, tenant_id, subject, event_id, traceparent, at, actor, data)
+
 -- name: read_changes
--- Called by the outbox reader: the next changes of a lane, with the JSON told on metadata-changes. NULL where
--- there is nothing to tell.
+-- Called by the outbox reader: the next changes of a lane, with the JSON told on metadata-changes.
 SELECT c.seq, c.tenant_id, c.asset_id, c.event_id::text, coalesce(c.traceparent, ''), c.applied_at, c.actor,
-    CASE WHEN c.outcome NOT IN ('unchanged', 'pending', 'refused') THEN row_to_json(ROW(
-        c.tenant_id, c.asset_id, c.version, c.event_id, c.event_time, c.applied_at, c.outcome, c.actor,
-        field_names(c.fields), c.lane, c.seq, asset_document(c))::told_change)::text END
+    CASE WHEN c.outcome IN ('unchanged', 'pending', 'refused') THEN '' ELSE change_json(c) END
 FROM changes AS c WHERE c.lane = %(lane)s AND c.seq > %(after)s AND c.seq <= lane_end(%(lane)s)
 ORDER BY c.seq LIMIT %(most)s
 

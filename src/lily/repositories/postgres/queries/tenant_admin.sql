@@ -53,7 +53,7 @@ SELECT count(*) FROM gateway_workers
 -- on when something was applied, is left out: versions, the edge a tag rests on, since when.
 SELECT (SELECT count(*) FROM changes WHERE tenant_id = %(tenant_id)s)
      + (SELECT count(*) FROM lineage_events WHERE tenant_id = %(tenant_id)s),
-       (SELECT md5(coalesce(string_agg((asset_document(a)::jsonb - 'version')::text, ',' ORDER BY asset_id), ''))
+       (SELECT md5(coalesce(string_agg((asset_json(a)::jsonb - 'version')::text, ',' ORDER BY asset_id), ''))
           FROM assets a WHERE a.tenant_id = %(tenant_id)s),
        (SELECT md5(coalesce(string_agg(concat_ws(',', from_id, to_id, relationship_type, is_indirect, is_masking, subtype,
                    blocked_tags, sources), ';' ORDER BY from_id, to_id, relationship_type), ''))
