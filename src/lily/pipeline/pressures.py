@@ -46,7 +46,7 @@ class Pressure:
 
 
 class Deference:
-    """What a follower of a lane does before each step: it gives way if there is a pressure, but not for ever."""
+    """What a follower of a lane does before each step: it gives way to a pressure, but not for ever."""
 
     def __init__(self, pressure: Pressure | None) -> None:
         self._pressure = pressure

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +28,8 @@ from lily.pipeline.arrays import (
     where,
 )
 from lily.pipeline.headers import Headers
-from lily.pipeline.payloads import BAD_METADATA, MALFORMED, NOT_UTF8, Payloads, read_payloads
+from lily.pipeline.odd_payloads import BAD_METADATA, MALFORMED, NOT_UTF8
+from lily.pipeline.payloads import Payloads, read_payloads
 
 _TEXTS = pa.list_(pa.string())
 #: What every staging table begins with: where a record was, why it is refused if it is, and whose it is.
@@ -259,7 +260,7 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     speaks = pc.and_(fit, pc.invert(is_purge))
     from_source = is_true(pc.equal(record.said["tag_origin"], TagOrigin.SOURCE.value))
     tags = where(speaks, record.said["tags"])
-    mentioned = _with_origin(_mentioned(record.payloads.keys), from_source)
+    mentioned = _with_origin(_mentioned(record.payloads.mentions), from_source)
     return {name: where(speaks, record.said[name]) for name in _SAID} | {
         "asset_id": where(fit, record.asset_id),
         "created_at": where(fit, record.times["created_at"]),
@@ -271,10 +272,9 @@ def _assertion(record: _Record, fit: pa.Array) -> dict[str, pa.Array]:
     }
 
 
-def _mentioned(keys: Sequence[tuple[str, ...]]) -> pa.Array:
+def _mentioned(mentions: dict[str, Any]) -> pa.Array:
     """The fields each payload speaks about, as bits; a field that is null is spoken about, too."""
-    sums = {names: sum(_BITS.get(name, 0) for name in names) for names in set(keys)}
-    return pa.array(list(map(sums.__getitem__, keys)), pa.int16())
+    return pa.array(sum(mentions[name] * np.int16(bit) for name, bit in _BITS.items()), pa.int16())
 
 
 def _with_origin(mentioned: pa.Array, from_source: pa.Array) -> pa.Array:

@@ -1,8 +1,9 @@
-"""Payloads are read by whole batches or one by one, and say the same either way."""
+"""Payloads are read by whole batches or one by one, and say the same either way, whatever their bytes."""
 
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lily.pipeline.payloads import BAD_METADATA, MALFORMED, NOT_UTF8, read_payloads
+from kit.written_json import written_payloads
+from lily.log.envelope import MAX_EVENT_BYTES
+from lily.pipeline.odd_payloads import BAD_METADATA, LISTS, MALFORMED, NOT_UTF8, TEXTS, read_odd
+from lily.pipeline.payloads import Said, read_payloads
 
 _NAMES = st.sampled_from(
     ["asset_id", "asset_name", "tags", "business_terms", "metadata", "is_deleted", "expected_version", "x"]
@@ -31,11 +35,49 @@ def told(*values: bytes | None) -> list[dict[str, Any]]:
     """What each payload says, which fields it mentions, and its flaw."""
     read = read_payloads(pa.array(values, pa.binary()))
     columns = {name: column.to_pylist() for name, column in read.said.items()}
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    for row, keys, flaw in zip(rows, read.keys, read.flaws.to_pylist(), strict=True):
-        row["metadata"] = json.loads(row["metadata"]) if row["metadata"] else None
-        row |= {"keys": set(keys), "flaw": flaw}
-    return rows
+    columns["metadata"] = [meant(text) for text in columns["metadata"]]
+    columns["flaw"] = read.flaws.to_pylist()
+    columns["mentions"] = [
+        {name for name, mentions in read.mentions.items() if mentions[place]} for place in range(len(values))
+    ]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def told_alone(value: bytes | None) -> dict[str, Any]:
+    """The same as it is read one by one."""
+    row, flaw = read_odd(value)
+    said = {name: row.get(name) for name in (*TEXTS, *LISTS, "is_deleted", "expected_version")}
+    mentions = {name for name in Said.__struct_fields__ if name in row}
+    return said | {"metadata": meant(row.get("metadata")), "flaw": flaw, "mentions": mentions}
+
+
+def meant(text: str | None) -> Any:
+    """JSON as PostgreSQL keeps it: with every digit of a number that has a fraction."""
+    return json.loads(text, parse_float=lambda digits: str(Decimal(digits).as_tuple())) if text else None
+
+
+@given(st.lists(written_payloads() | st.binary(max_size=40) | st.none(), min_size=1, max_size=4))
+def test_a_payload_says_the_same_in_a_batch_as_alone(values: list[bytes | None]) -> None:
+    assert told(*values) == [told_alone(value) for value in values]
+
+
+@pytest.mark.parametrize("first", ["[" * 250 + "]" * 250, '{"a":' + "9" * 4301 + "}", '{"a":"\\ud800"}'])
+@pytest.mark.parametrize("name", ["metadata", "metadat\\u0061"])
+def test_the_last_of_two_members_hides_nothing(first: str, name: str) -> None:
+    value = f'{{"{name}":{first},"description":"d","metadata":{{"a":1}}}}'.encode()
+    assert told(value) == [told_alone(value)]
+
+
+def test_a_batch_of_many_parts_is_in_order() -> None:
+    values = [f'{{"asset_name":"{n}"}}'.encode() if n % 7 else b"{" for n in range(2000)]
+    told_names = [row["asset_name"] for row in told(*values)]
+    assert told_names == [str(n) if n % 7 else None for n in range(2000)]
+
+
+@pytest.mark.parametrize("value", [b"{" + b" " * MAX_EVENT_BYTES + b"}", b'{"asset_name":"\xff"}', b"{"])
+def test_what_is_odd_does_not_touch_what_stands_beside_it(value: bytes) -> None:
+    sound = b'{"asset_name":"orders","metadata":{"a":1.50}}'
+    assert told(sound, value, sound) == [told_alone(each) for each in (sound, value, sound)]
 
 
 @given(_OBJECTS)
