@@ -134,3 +134,25 @@ def test_a_queue_is_told_in_order_page_by_page_and_once(
     with relaying(settings):
         [message] = read(told, 1)
     assert json.loads(message.value() or b"")["asset"]["description"] == "another"
+
+
+def test_a_change_of_effective_tags_is_told_with_its_reasons(
+    settings: Settings, catalog: Catalog, told: Consumer
+) -> None:
+    reasons = {"PII": {"cause": str(UUID(int=1)), "origin": 'a "source"'}}
+    catalog.connection.execute(
+        "INSERT INTO tag_changes (tenant_id, asset_id, event_id, cause, added, removed, reasons)"
+        " VALUES ('acme', 'orders', %s, %s, '{PII}', '{gdpr}', %s)",
+        (UUID(int=2), UUID(int=1), json.dumps(reasons)),
+    )
+    with relaying(settings, Lane.LINEAGE):
+        [message] = read(told, 1)
+    data = json.loads(message.value() or b"")
+    assert data.pop("event_time") == data.pop("applied_at")
+    assert data == {
+        "tenant_id": "acme", "asset_id": "orders", "event_id": str(UUID(int=2)), "outcome": "retagged",
+        "actor": "", "changed": ["effective_tags"], "lane": "lineage", "seq": 1, "cause": str(UUID(int=1)),
+        "added": ["PII"], "removed": ["gdpr"], "reasons": reasons,
+    }  # fmt: skip
+    assert headers_of(message)["ce_type"] == "io.lily.tags.changed.v1"
+    assert "ce_actor" not in headers_of(message)

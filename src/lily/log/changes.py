@@ -61,26 +61,27 @@ class Skimmed:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
         self._tenants = [_tenant_of(message) for message in messages]
+        last = {(message.topic(), message.partition()): message.offset() for message in messages}
+        #: What is to be read after these.
+        self.ends: Ends = {
+            (topic or "", partition or 0): (offset or 0) + 1 for (topic, partition), offset in last.items()
+        }
 
     def __bool__(self) -> bool:
         return bool(self._messages)
 
     @property
     def tenants(self) -> set[str]:
-        return set(self._tenants)
-
-    @property
-    def ends(self) -> Ends:
-        """What is to be read after these."""
-        return {
-            (message.topic() or "", message.partition() or 0): (message.offset() or 0) + 1
-            for message in self._messages
-        }
+        return {_name_of(tenant) for tenant in set(self._tenants)}
 
     def records(self, tenants: Collection[str]) -> list[ChangeRecord]:
         """Those of these tenants, in order."""
+        names = {tenant: _name_of(tenant) for tenant in set(self._tenants)}
+        wanted = {tenant: name for tenant, name in names.items() if name in tenants}
+        if not wanted:
+            return []
         told = zip(self._messages, self._tenants, strict=True)
-        return [_record_of(message, tenant) for message, tenant in told if tenant in tenants]
+        return [_record_of(message, wanted[tenant]) for message, tenant in told if tenant in wanted]
 
 
 class ChangeFeed:
@@ -139,7 +140,7 @@ class ChangeFeed:
         if first is None:
             return Skimmed([])
         messages = [first, *self._consumer.consume(most - 1, 0)] if most > 1 else [first]
-        skimmed = Skimmed([message for message in messages if _is_told(message)])
+        skimmed = Skimmed([message for message in messages if message.error() is None or _is_told(message)])
         for (topic, partition), end in skimmed.ends.items():
             self._positions.setdefault(topic, {})[partition] = end
         return skimmed
@@ -219,9 +220,13 @@ def _is_told(message: Message) -> bool:
     return False  # the client reconnects and goes on by itself
 
 
-def _tenant_of(message: Message) -> str:
+def _tenant_of(message: Message) -> bytes:
     """From the key (`Envelope.key`), which costs a tenth of what the headers do."""
-    return (message.key() or b"").partition(b"/")[0].decode(errors="replace")
+    return (message.key() or b"").partition(b"/")[0]
+
+
+def _name_of(tenant: bytes) -> str:
+    return tenant.decode(errors="replace")
 
 
 def _record_of(message: Message, tenant_id: str) -> ChangeRecord:

@@ -31,7 +31,7 @@ from lily.targets.opened import OpenTargets
 _POLL_SECONDS = 1.0
 #: How many changes are matched at once, and how many are looked through for those somebody listens to.
 _MOST = 500
-_MOST_SKIMMED = 5000
+_MOST_SKIMMED = 2000
 #: After changes nobody listens to the next are let gather, and that they are done with is told this seldom.
 _PAUSE_SECONDS = 0.05
 _COMMIT_SECONDS = 1.0

@@ -42,7 +42,7 @@ def not_yet_told(audit: psycopg.Connection[Any], entries: list[AuditEntry]) -> l
 
 
 def _entry(row: tuple[Any, ...]) -> AuditEntry:
-    tenant_id, actor, trace_id, asset_id, at, batch, events, outcomes = row
+    tenant_id, actor, trace_id, asset_id, at, batch, events, outcomes, counts = row
     return AuditEntry(
         tenant_id=tenant_id,
         actor=actor,
@@ -52,7 +52,7 @@ def _entry(row: tuple[Any, ...]) -> AuditEntry:
         resource_kind="asset",
         resource_id=asset_id,
         allowed=True,
-        reason=outcomes[0] if events == 1 else _counted(outcomes),
+        reason=outcomes[0] if events == 1 else _counted(outcomes, counts),
         trace_id=trace_id,
         at=at,
         event_id=batch,
@@ -60,5 +60,9 @@ def _entry(row: tuple[Any, ...]) -> AuditEntry:
     )
 
 
-def _counted(outcomes: list[str]) -> str:
-    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(Counter(outcomes).items()))
+def _counted(outcomes: list[str], counts: list[int]) -> str:
+    """The same outcome may be there several times."""
+    found: Counter[str] = Counter()
+    for outcome, count in zip(outcomes, counts, strict=True):
+        found[outcome] += count
+    return ", ".join(f"{count} {outcome}" for outcome, count in sorted(found.items()))

@@ -91,6 +91,15 @@ CREATE OR REPLACE FUNCTION change_json(c changes) RETURNS text LANGUAGE sql STAB
         coalesce(asset_json(c), 'null'))
 $$;
 
+-- A change of effective tags as it is told on metadata-changes. Called by read_tag_changes.
+CREATE OR REPLACE FUNCTION tag_change_json(t tag_changes) RETURNS text LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT format(
+        '{"tenant_id":%s,"asset_id":%s,"event_id":"%s","event_time":%s,"applied_at":%s,"outcome":"retagged","actor":"",'
+        '"changed":["effective_tags"],"lane":"lineage","seq":%s,"cause":"%s","added":%s,"removed":%s,"reasons":%s}',
+        text_json(t.tenant_id), text_json(t.asset_id), t.event_id, JSON_SCALAR(t.applied_at), JSON_SCALAR(t.applied_at),
+        t.seq, t.cause, list_json(t.added), list_json(t.removed), t.reasons)
+$$;
+
 -- The same with what is in force on it: its effective tags, and its owner, business terms and retention class, or those
 -- that came along lineage. What the asset itself says of its owner and retention class counts alone.
 -- Called for one asset and for lists.

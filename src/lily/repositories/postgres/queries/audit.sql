@@ -115,23 +115,28 @@ SELECT coalesce(h.tenant_id, a.tenant_id), h.seq, h.hash, h.seal
 -- Called by the write audit: what the next changes of a lane did, one row per batch of events (and trace).
 -- A batch that is in the audit already is left out: a replay writes its changes again. The last row says only how
 -- far this reaches.
-WITH next AS (
-    SELECT seq, tenant_id, asset_id, event_id, actor, traceparent, outcome, applied_at
-      FROM changes WHERE lane = %(lane)s AND seq > %(after)s AND seq <= lane_end(%(lane)s)
-     ORDER BY seq LIMIT %(most)s
+-- Grouped first by what is cheap to compare, all of an id but its last byte: `batch_of` is called once for that.
+WITH parts AS (
+    SELECT tenant_id, actor, traceparent, outcome, substring(uuid_send(event_id) FOR 15) AS members,
+           any_value(event_id) AS event_id, any_value(asset_id) AS asset_id, count(*) AS events,
+           min(applied_at) AS at, min(seq) AS seq, max(seq) AS last
+      FROM (SELECT seq, tenant_id, asset_id, event_id, actor, traceparent, outcome, applied_at FROM changes
+             WHERE lane = %(lane)s AND seq > %(after)s AND seq <= lane_end(%(lane)s)
+             ORDER BY seq LIMIT %(most)s) AS next
+     GROUP BY 1, 2, 3, 4, 5
 ), written AS (
     SELECT tenant_id, batch_of(event_id) AS batch, actor, split_part(coalesce(traceparent, ''), '-', 2) AS trace_id,
-           CASE WHEN count(*) = 1 THEN min(asset_id) ELSE '' END AS asset_id, min(applied_at) AS at,
-           count(*) AS events, array_agg(outcome) AS outcomes, min(seq) AS seq
-      FROM next GROUP BY 1, 2, 3, 4
+           CASE WHEN sum(events) = 1 THEN min(asset_id) ELSE '' END AS asset_id, min(at) AS at,
+           sum(events)::integer AS events, array_agg(outcome) AS outcomes, array_agg(events) AS counts, min(seq) AS seq
+      FROM parts GROUP BY 1, 2, 3, 4
 )
-SELECT w.tenant_id, w.actor, w.trace_id, w.asset_id, w.at, w.batch, w.events, w.outcomes, w.seq, NULL
+SELECT w.tenant_id, w.actor, w.trace_id, w.asset_id, w.at, w.batch, w.events, w.outcomes, w.counts, w.seq, NULL
   FROM written AS w
  WHERE w.events + coalesce((SELECT sum(a.events) FROM audit AS a
                              WHERE a.tenant_id = w.tenant_id AND a.event_id = w.batch), 0) <= batch_size(w.batch)
  UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, max(seq) FROM next
- ORDER BY 9 NULLS LAST
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, max(last) FROM parts
+ ORDER BY 10 NULLS LAST
 
 -- name: read_beyond
 -- Called by the copy to the lake, which has put what it knows into a temporary table.

@@ -26,12 +26,7 @@ ORDER BY c.seq LIMIT %(most)s
 
 -- name: read_tag_changes
 -- Called by the outbox reader: the next changes of effective tags, with the JSON told on metadata-changes.
-SELECT t.seq, t.tenant_id, t.asset_id, t.event_id::text, '', t.applied_at, '',
-    json_build_object(
-        'tenant_id', t.tenant_id, 'asset_id', t.asset_id, 'event_id', t.event_id, 'event_time', t.applied_at,
-        'applied_at', t.applied_at, 'outcome', 'retagged', 'actor', '', 'changed', '{effective_tags}'::text[],
-        'lane', %(lane)s::text, 'seq', t.seq, 'cause', t.cause, 'added', t.added, 'removed', t.removed,
-        'reasons', t.reasons)::text
+SELECT t.seq, t.tenant_id, t.asset_id, t.event_id::text, '', t.applied_at, '', tag_change_json(t)
 FROM tag_changes AS t WHERE t.seq > %(after)s ORDER BY t.seq LIMIT %(most)s
 
 -- name: read_incident_steps
