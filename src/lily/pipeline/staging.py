@@ -223,7 +223,7 @@ def _broken_payload(record: _Record) -> dict[str, pa.Array]:
 
 
 def _has_nul(values: pa.Array) -> pa.Array:
-    """A look for its letters in all of them first, at a fortieth of the cost: hardly any payload has them."""
+    """A look for its letters in all of them first, which costs little: hardly any payload has them."""
     octets = all_octets(values)
     places = np.flatnonzero(octets == ord("\\"))
     for distance, letter in enumerate(b"u0000", 1):
