@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -38,6 +39,29 @@ def matches(texts: pa.Array, pattern: str) -> pa.Array:
     return is_true(pc.match_substring_regex(texts, pattern))
 
 
+def matches_any(texts: pa.Array, pattern: str) -> pa.Array:
+    """The same, where few texts differ: each is looked at once."""
+    encoded = texts.dictionary_encode()
+    return is_true(pc.take(matches(encoded.dictionary, pattern), encoded.indices))
+
+
+def controls(texts: pa.Array, pattern: str = "[[:cntrl:]]") -> pa.Array:
+    """Which texts match a pattern that takes a control character; nearly free where no text has one."""
+    octets = all_octets(texts)
+    if ((octets < ord(" ")) | (octets == 0x7F)).any():
+        return matches(texts, pattern)
+    return pa.array(np.zeros(len(texts), bool))
+
+
+def all_octets(values: pa.Array) -> Any:
+    """The octets of texts or binary values, one after another, without a copy."""
+    _, offsets, octets = values.buffers()
+    if not len(values) or octets is None:
+        return np.empty(0, np.uint8)
+    ends = np.frombuffer(offsets, np.int32)
+    return np.frombuffer(octets, np.uint8)[ends[values.offset] : ends[values.offset + len(values)]]
+
+
 def instants(texts: pa.Array) -> pa.Array:
     """ISO 8601 times; a time without a zone is UTC; NULL for what is none."""
     try:
@@ -50,7 +74,7 @@ def event_ids(given: pa.Array, sources: pa.Array) -> pa.Array:
     """The ids as they are; a foreign one that is no UUID is turned into one, always the same."""
     sound = matches(given, _UUID)
     if pc.all(pc.or_(sound, pc.is_null(given)), min_count=0).as_py():
-        return pc.utf8_lower(given)
+        return pc.ascii_lower(given)
     rows = zip(given.to_pylist(), sources.to_pylist(), sound.to_pylist(), strict=True)
     return pa.array([_event_id(*row) for row in rows], pa.string())
 
