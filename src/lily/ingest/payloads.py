@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -13,16 +13,15 @@ from pydantic_core import ErrorDetails, from_json, to_json
 
 from lily.access.requests import MalformedRequest
 from lily.domain.errors import InvalidInput, LilyError
-from lily.ingest.assets import MAX_METADATA_DEPTH, AssetBatch, AssetBody
+from lily.ingest.assets import AssetBatch, AssetBody
+from lily.ingest.batches import read_batch
+from lily.ingest.flaws import NUL, escape, find_flaws, is_plain
 
 Fields = dict[str, Any]
 Shape = TypeVar("Shape")
 
 _MAX_ERRORS = 100
 _BATCH_START = re.compile(rb'\s*\{\s*"assets"\s*:')
-_NUL = b"\\u0000"
-#: JSON numbers beyond a double's range are read differently by every reader.
-_LARGEST = 1e308
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +54,8 @@ class Decoder(Generic[Shape]):
             fields = self._adapter.validate_json(body)
         except ValidationError as error:
             raise self.refusal(_errors(error)) from None
-        has_nul = _NUL in body
-        if (has_nul or not _is_plain(fields)) and (flaws := list(_flaws(fields, "", has_nul))):
+        has_nul = NUL in body
+        if (has_nul or not is_plain(fields)) and (flaws := list(find_flaws(fields, "", has_nul))):
             raise _invalid(flaws)
         return fields
 
@@ -95,13 +94,16 @@ def decode_assets(body: bytes) -> DecodedAssets:
 
 
 def _decode_batch(body: bytes) -> DecodedAssets:
+    quick = read_batch(body)
+    if quick is not None:
+        return DecodedAssets(True, quick, range(len(quick)), [])
     try:
         assets: list[Any] = _BATCH_ADAPTER.validate_json(body)["assets"]
         indexes: Sequence[int] = range(len(assets))
         rejected: list[Rejection] = []
     except ValidationError as error:
         assets, indexes, rejected = _salvage(body, _errors(error))
-    return _without_flaws(DecodedAssets(True, assets, indexes, rejected), look_for_nul=_NUL in body)
+    return _without_flaws(DecodedAssets(True, assets, indexes, rejected), look_for_nul=NUL in body)
 
 
 def _salvage(body: bytes, errors: list[ErrorDetails]) -> tuple[list[Any], list[int], list[Rejection]]:
@@ -126,8 +128,8 @@ def _without_flaws(decoded: DecodedAssets, look_for_nul: bool) -> DecodedAssets:
     flawed = {
         position: flaws
         for position, asset in enumerate(decoded.assets)
-        if (look_for_nul or not _is_plain(asset.get("metadata")))
-        and (flaws := list(_flaws(asset, "", look_for_nul)))
+        if (look_for_nul or not is_plain(asset.get("metadata")))
+        and (flaws := list(find_flaws(asset, "", look_for_nul)))
     }
     if not flawed:
         return decoded
@@ -139,42 +141,6 @@ def _without_flaws(decoded: DecodedAssets, look_for_nul: bool) -> DecodedAssets:
         [decoded.indexes[position] for position in kept],
         decoded.rejected + rejected,
     )
-
-
-def _is_plain(value: Any, levels: int = MAX_METADATA_DEPTH) -> bool:
-    """Whether a value has neither too many levels nor a number JSON cannot write."""
-    children = value.values() if type(value) is dict else value if type(value) is list else ()
-    for child in children:
-        kind = type(child)
-        if kind is str:
-            continue
-        if kind is dict or kind is list:
-            if levels <= 1 or not _is_plain(child, levels - 1):
-                return False
-        elif (kind is float or kind is int) and not -_LARGEST < child < _LARGEST:
-            return False
-    return True
-
-
-def _flaws(value: Any, pointer: str, look_for_nul: bool, level: int = 0) -> Iterator[dict[str, str]]:
-    """What pydantic does not see: NUL characters, numbers JSON cannot write, too many levels."""
-    if level > MAX_METADATA_DEPTH and isinstance(value, dict | list):
-        yield {"pointer": pointer, "detail": f"nested deeper than {MAX_METADATA_DEPTH} levels"}
-    elif isinstance(value, dict):
-        for key, child in value.items():
-            if look_for_nul and "\x00" in key:
-                yield {
-                    "pointer": pointer,
-                    "detail": "a key contains the character U+0000, which is not allowed",
-                }
-            yield from _flaws(child, f"{pointer}/{_escape(key)}", look_for_nul, level + 1)
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            yield from _flaws(child, f"{pointer}/{index}", look_for_nul, level + 1)
-    elif isinstance(value, float | int) and not -_LARGEST < value < _LARGEST:
-        yield {"pointer": pointer, "detail": "not a number, or too large a one; allowed: up to 1e308"}
-    elif look_for_nul and isinstance(value, str) and "\x00" in value:
-        yield {"pointer": pointer, "detail": "the character U+0000 is not allowed"}
 
 
 def _is_batch(body: bytes) -> bool:
@@ -197,8 +163,4 @@ def _invalid(errors: list[dict[str, str]]) -> InvalidInput:
 
 
 def _pointer(place: tuple[int | str, ...]) -> str:
-    return "".join(f"/{_escape(str(step))}" for step in place)
-
-
-def _escape(step: str) -> str:
-    return step.replace("~", "~0").replace("/", "~1")
+    return "".join(f"/{escape(str(step))}" for step in place)

@@ -119,9 +119,9 @@ class LogProducer:
 
 def _enqueue(producer: Producer, topic: str, records: Sequence[Record], delivery: _Delivery) -> None:
     produce, acknowledge = producer.produce, delivery.acknowledge
-    for position, (key, value, headers) in enumerate(records):
+    for position, record in enumerate(records):
         try:
-            produce(topic, value, key, on_delivery=acknowledge, headers=headers)
+            produce(topic, record.value, record.key, on_delivery=acknowledge, headers=record.headers)
         except (BufferError, KafkaException) as error:
             delivery.give_up(_kafka_error(error), missing=len(records) - position)
             return

@@ -6,14 +6,17 @@ Encoding each envelope by itself costs 7 µs per event, this 1.5 µs, which at 1
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from lily.domain.event_ids import size_of
 from lily.log.envelope import Envelope, Headers
 
 
-class Record(NamedTuple):
+class Record(Struct, frozen=True):
+    """As Kafka's client takes it."""
+
     key: bytes
     value: bytes
     headers: Headers
@@ -46,4 +49,4 @@ def member_texts(batch_id: UUID) -> Iterator[bytes]:
     """The ids of a batch's events as text, in order: they count up in their last five digits."""
     text = str(batch_id)
     prefix, first = text[:-5].encode(), int(text[-5:], 16)
-    return (b"%s%05x" % (prefix, first + index) for index in range(size_of(batch_id)))
+    return map((prefix + b"%05x").__mod__, range(first, first + size_of(batch_id)))

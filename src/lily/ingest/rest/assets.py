@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response
@@ -36,6 +36,8 @@ _PATCH: Decoder[AssetPatch] = Decoder(AssetPatch)
 
 Fields = dict[str, Any]
 Describe = Callable[[LilyError], dict[str, Any]]
+#: An asset of a batch: where it was, what it says, and its event.
+Drafted = tuple[int, Fields, Draft]
 Purge = Annotated[bool, Query(description="Forget the asset and everything said about it.")]
 
 
@@ -126,12 +128,12 @@ class AssetWrites:
 
     async def _post_batch(self, write: Write, decoded: DecodedAssets) -> Response:
         drafted, rejected = _draft_batch(write, decoded)
-        refused = await self._writer.authorise(write, [(each.draft.asset_id, each.said) for each in drafted])
-        rejected += [Rejection(drafted[at].place, error) for at, error in refused.items()]
-        allowed = [each for at, each in enumerate(drafted) if at not in refused]
+        refused = await self._writer.authorise(write, [(draft.asset_id, said) for _, said, draft in drafted])
+        rejected += [Rejection(drafted[at][0], error) for at, error in refused.items()]
+        allowed = [each for at, each in enumerate(drafted) if at not in refused] if refused else drafted
         if not allowed:
             raise _none_accepted(rejected, self._problems(rejected))
-        drafts, indexes = [each.draft for each in allowed], [each.place for each in allowed]
+        drafts, indexes = [draft for *_, draft in allowed], [place for place, *_ in allowed]
         receipt = await self._writer.recorder.record(write.submission(drafts))
         dead = await self._writer.recorder.refusals(write.arrival.tenant_id, receipt)
         rejected += [
@@ -152,20 +154,12 @@ class AssetWrites:
         return [{"index": each.index, "problem": self._describe(each.error)} for each in in_order]
 
 
-class _Drafted(NamedTuple):
-    """An asset of a batch: where it was, what it says, and its event."""
-
-    place: int
-    said: Fields
-    draft: Draft
-
-
-def _draft_batch(write: Write, decoded: DecodedAssets) -> tuple[list[_Drafted], list[Rejection]]:
-    drafted: list[_Drafted] = []
+def _draft_batch(write: Write, decoded: DecodedAssets) -> tuple[list[Drafted], list[Rejection]]:
+    drafted: list[Drafted] = []
     rejected = list(decoded.rejected)
     for index, fields in zip(decoded.indexes, decoded.assets, strict=True):
         try:
-            drafted.append(_Drafted(index, fields, draft_assertion(fields, write.arrival)))
+            drafted.append((index, fields, draft_assertion(fields, write.arrival)))
         except LilyError as error:
             rejected.append(Rejection(index, error))
     return drafted, rejected
