@@ -19,14 +19,14 @@ from lily.log.topics import Topic
 from lily.pipeline.followers import Follower
 from lily.pipeline.pages import PageProducer
 from lily.pipeline.pressures import Deference, Pressure
-from lily.repositories.postgres.outbox import Outbox, changes_of, dead_letters_of, incidents_of
+from lily.repositories.postgres.outbox import PLANS, Outbox, changes_of, dead_letters_of, incidents_of
 from lily.settings import Settings
 from lily.telemetry import CHANGES_PUBLISHED
 
-#: What is read at once. Of a larger page PostgreSQL gets the memory from the system each time: 2 µs per row.
-_MOST = 500
-#: What the broker acknowledges at once.
-_PAGES = 4
+#: What is read at once. Memory beyond 128 KB PostgreSQL gets from the system anew each time: 2 µs per row.
+_MOST = 100
+#: So many times that is acknowledged by the broker at once.
+_PAGES = 20
 _IDLE_SECONDS = 5.0
 #: Columns may be told later: the leaf lane's relay yields the processor to everything else.
 _NICE = {Lane.STRUCTURAL: 0, Lane.LEAF: 15, Lane.LINEAGE: 0}
@@ -88,7 +88,7 @@ class Relay:
 
     def _relay(self) -> None:
         url = self._settings.database.url.get_secret_value()
-        with psycopg.connect(url, autocommit=True) as connection:
+        with psycopg.connect(url, autocommit=True, options=PLANS) as connection:
             positions = {channel: channel.outbox.position(connection) for channel in self._channels}
             while not self._follower.stopped.is_set():
                 self._wake.clear()

@@ -15,6 +15,11 @@ from lily.domain.assets import Lane
 from lily.repositories.postgres.queries import load
 
 _SQL = load("relay.sql")
+# Every query goes along one index. Planned for each page, as PostgreSQL prefers, a row takes 3 µs longer.
+PLANS = (
+    "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off"
+    " -c jit=off"
+)
 #: Rows as a page of them, by the name of their query.
 _PAGES = {name: _SQL["read_page"].format(rows=rows) for name, rows in _SQL.items()}
 
