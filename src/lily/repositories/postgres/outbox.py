@@ -15,7 +15,7 @@ from lily.domain.assets import Lane
 from lily.repositories.postgres.queries import load
 
 _SQL = load("relay.sql")
-# Every query goes along one index. Planned for each page, as PostgreSQL prefers, a row takes 3 µs longer.
+# Every query goes along one index. PostgreSQL prefers to plan each page anew, which takes 325 µs.
 PLANS = (
     "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_bitmapscan=off -c enable_sort=off"
     " -c jit=off"
