@@ -53,7 +53,8 @@ class AuditTrail:
             if self._spool is None:
                 raise RuntimeError("the audit trail is not running")
             self._spool.append(line)
-        self._noted.set()
+        if not self._noted.is_set():  # asking takes no lock; who takes entries clears it before it looks
+            self._noted.set()
 
     @contextmanager
     def running(self) -> Iterator[None]:

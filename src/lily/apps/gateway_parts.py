@@ -81,6 +81,7 @@ class GatewayParts:
         wait_seconds = settings.gateway.wait_seconds
         self.guard = guard_assets(self.database, self.homes)
         self.writer = Writer(Recorder(self.log, self.cells), self.guard, wait_seconds)
+        self.writes = AssetWrites(self.writer, describe)
         self.after = AfterEvent(self.cells, wait_seconds)
         self.identity = IdentityParts(settings.auth, self.database)
         self.announcements = self.identity.announcements
@@ -108,6 +109,7 @@ class GatewayParts:
         """What is asked most often comes first: a path is compared with one route after the other."""
         targets, database = self.settings.targets, self.database
         return [
+            self.writes.router_of_posts(),
             *self.protection.routers(self.guard, self.after, self.access.point),
             slack_router(targets, database, self.writer, self.receivers, self.incidents),
             *webhook_routers(self.writer, self.receivers),
@@ -128,7 +130,7 @@ class GatewayParts:
 
     def _of_assets(self) -> list[APIRouter]:
         return [
-            AssetWrites(self.writer, describe).router(),
+            self.writes.router(),
             AssetReads(self.guard, self.incidents, self.after, self.tokens).router(),
             EntityWrites(self.writer).router(),
             EntityReads(self.guard, self.after).router(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+from asyncio import AbstractEventLoop
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +19,8 @@ from lily.settings import KafkaSettings
 ACK_TIMEOUT_MS = 5000
 MAX_QUEUED_EVENTS = 100_000
 _QUEUE_KILOBYTES = 128 * 1024
-_POLL_SECONDS = 0.5
+#: How often acknowledgements are looked for while some are still to come.
+_POLL_SECONDS = 0.002
 
 _log = structlog.get_logger(__name__)
 
@@ -52,7 +53,8 @@ def producer_config(settings: KafkaSettings) -> dict[str, Any]:
     return client_config(settings) | {
         "enable.idempotence": True,
         "acks": "all",
-        "linger.ms": 5,
+        # At 100 requests/s of 100 events 5 ms cost the gateway 3 µs more per event, and the broker 4 µs.
+        "linger.ms": 10,
         "compression.type": "lz4",
         "message.timeout.ms": ACK_TIMEOUT_MS,
         "message.max.bytes": MAX_RECORD_BYTES,
@@ -66,17 +68,20 @@ def producer_config(settings: KafkaSettings) -> dict[str, Any]:
 
 
 class LogProducer:
-    """One idempotent producer per process, shared by all requests."""
+    """One idempotent producer per process, shared by all requests.
+
+    The event loop looks for acknowledgements itself: a thread that does would take the interpreter from it
+    for each of them, and give it back.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._config = producer_config(settings)
         self._prefix = settings.topic_prefix
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._serve_callbacks, name="log-producer", daemon=True)
+        self._waiting = 0
+        self._polled_by: AbstractEventLoop | None = None
 
     def start(self) -> None:
         self._producer = Producer(self._config)
-        self._thread.start()
 
     async def append(self, records: Mapping[Topic, Sequence[Record]], prefix: str | None = None) -> None:
         """Return when all are on the log for good; `Unavailable` when that is not certain in time.
@@ -90,7 +95,7 @@ class LogProducer:
         delivery = _Delivery(expected)
         for topic, of_topic in records.items():
             _enqueue(producer, topic.under(self._prefix if prefix is None else prefix), of_topic, delivery)
-        error = await delivery.done
+        error = await self._acknowledged(delivery)
         if error is not None:
             await self._replace_after(error, producer)
             raise Unavailable(
@@ -99,9 +104,23 @@ class LogProducer:
                 kafka_error=error.name(),
             )
 
-    def _serve_callbacks(self) -> None:
-        while not self._closing.is_set():
-            self._producer.poll(_POLL_SECONDS)
+    async def _acknowledged(self, delivery: _Delivery) -> KafkaError | None:
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            if self._polled_by is not loop:
+                self._polled_by = loop
+                loop.call_later(_POLL_SECONDS, self._poll)
+            return await delivery.done
+        finally:
+            self._waiting -= 1
+
+    def _poll(self) -> None:
+        if self._polled_by is None or not (self._waiting or len(self._producer)):
+            self._polled_by = None
+            return
+        self._polled_by.call_later(_POLL_SECONDS, self._poll)  # first, so that no error ends it
+        self._producer.poll(0)
 
     async def _replace_after(self, error: KafkaError, producer: Producer) -> None:
         """A fatal error ends a producer's life; the next request gets a new one."""
@@ -113,8 +132,6 @@ class LogProducer:
     def close(self) -> None:
         """Send what is queued, then stop."""
         self._producer.flush(ACK_TIMEOUT_MS / 1000)
-        self._closing.set()
-        self._thread.join(2 * _POLL_SECONDS)
 
 
 def _enqueue(producer: Producer, topic: str, records: Sequence[Record], delivery: _Delivery) -> None:

@@ -48,16 +48,21 @@ class AssetWrites:
         self._writer = writer
         self._describe = describe
 
+    def router_of_posts(self) -> APIRouter:
+        """What is asked most often, under a path that stands before no other."""
+        posted = answers(s200="AssetDocument|BatchAnswer", s201="AssetDocument", s202="Accepted|BatchAnswer")
+        posts = accepts("AssetBody", "AssetBatch")
+        return add_routes(
+            APIRouter(tags=["assets"]), Route(ASSETS, "POST", self.post, "postMetadata", posted, posts)
+        )
+
     def router(self) -> APIRouter:
         one = ASSETS + "/{asset_id:path}"
         changed = answers(s200="AssetDocument", s202="Accepted")
-        posted = answers(s200="AssetDocument|BatchAnswer", s201="AssetDocument", s202="Accepted|BatchAnswer")
-        posts = accepts("AssetBody", "AssetBatch")
         patches = accepts("AssetPatch", media_types=(MERGE_PATCH, *JSON_TYPES))
         deleted = changed | answers(s204="")
         return add_routes(
             APIRouter(tags=["assets"]),
-            Route(ASSETS, "POST", self.post, "postMetadata", posted, posts),
             Route(one, "PUT", self.put, "putMetadata", changed, accepts("AssetBody")),
             Route(one, "PATCH", self.patch, "patchMetadata", changed, patches),
             Route(one, "DELETE", self.delete, "deleteMetadata", deleted, accepts()),
