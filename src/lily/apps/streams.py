@@ -5,6 +5,7 @@ Several may run: one leads, the others stand by with a warm session and take ove
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -56,6 +57,9 @@ def run(settings: Settings, after: Path | None) -> None:
         warm_up(session, shared.lanes[structural.NAME], url)
         tables.result()
     give_way()  # only now: until it is up, everybody waits for this process
+    # Batches make thousands of short-lived objects; what is there now stays, and is not looked through again.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     _stand_by(settings, leadership)
     shared.check()
     shared.start(session)
