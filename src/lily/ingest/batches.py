@@ -1,4 +1,4 @@
-"""Reads batches of assets that are as they must be, three times as fast as pydantic.
+"""Reads batches of assets that are as they must be, in two thirds of the time pydantic takes.
 
 Its types are derived from those of `ingest/assets.py`: what it takes pydantic takes, as the same fields, and
 what it refuses pydantic judges and explains.
