@@ -45,8 +45,8 @@ def require_version(found: int) -> None:
     """`found` is the number by which a server tells its version."""
     if found < _OLDEST:
         raise MisconfiguredError(
-            f"the database is PostgreSQL {found // 10_000}; Lily needs {_OLDEST // 10_000} or newer. Upgrade it, "
-            "or set LILY_DATABASE_URL to another one",
+            f"the database is PostgreSQL {found // 10_000}; Lily needs {_OLDEST // 10_000} or newer. "
+            "Upgrade it, or set LILY_DATABASE_URL to another one",
             found=found,
         )
 
