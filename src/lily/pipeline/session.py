@@ -47,11 +47,8 @@ _IDLE_RULES = [
 # - Hadoop's local file system forks `chmod` for every checkpoint file; the bare one does not. Measured at
 #   10,000 events/s: p99 0.41 s instead of 0.93 s. It sets no permissions, so the data directory is 0700.
 # - What Spark generates to read changes for the lake is larger than what the JVM compiles by default.
-# - Spark plans every micro-batch anew, through tens of thousands of methods, each called a little; Arrow, not
-#   the JVM, reads what is in the records. The JVM's optimising compiler would take up to a core for minutes
-#   after each new kind of work. Measured on two cores, while tags were set after 60,000 edges: the JVM 30 to
-#   40 % of a core instead of 60 to 125 %, tags in force after 0.5 s (p99) instead of 0.95 s; 5,000 events/s
-#   are applied as fast. A rebuild of lineage, the one job that computes in the JVM, takes an eighth longer.
+# - Spark plans every micro-batch anew, through tens of thousands of methods, each called a little. The JVM's
+#   optimising compiler would take up to a core just when there is a new kind of work to do (ADR 34).
 # - Spark describes the plan of every micro-batch to listeners, twice: formatted, 8 % of the JVM's time.
 # - A consumer asks for the log's end in one request; Spark's admin client takes two and a thread of its own.
 #   Measured at rest: the JVM 10.6 % of a core instead of 15.6 %, Kafka 6.2 % instead of 13 %. Spark calls it

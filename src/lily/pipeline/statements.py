@@ -94,9 +94,8 @@ def _body(said: Fields) -> str:
 
 
 def _check_switches(said: Fields, names: tuple[str, ...]) -> None:
-    for name in names:
-        if not isinstance(said.get(name, False), bool):
-            raise Unfit("malformed", f"{name} must be true or false")
+    if wrong := [name for name in names if not isinstance(said.get(name, False), bool)]:
+        raise Unfit("malformed", f"{', '.join(wrong)} must be true or false")
 
 
 def _check_step(said: Fields) -> None:
@@ -118,7 +117,7 @@ def _check_step(said: Fields) -> None:
 def _check_size(row: Fields) -> None:
     """What becomes a key must fit into one."""
     ids = f"{row.get('from_id', '')}{row.get('to_id', '')}{row['source']}"
-    tag = max(len(tag.encode()) for tag in row["tags"]) if row["tags"] else 0
+    tag = max((len(tag.encode()) for tag in row["tags"]), default=0)
     if len(ids.encode()) + tag > _MAX_KEY_BYTES:
         raise Unfit("too_large", f"ids, source and tag together may have {_MAX_KEY_BYTES} bytes")
 
