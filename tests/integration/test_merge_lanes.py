@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import psycopg
+import pyarrow as pa
 import pytest
 
 from kit.events import at, event, table
@@ -15,8 +17,9 @@ from kit.staging import TENANT, Catalog, batch_of, stage
 from lily.domain.assets import Lane
 from lily.domain.errors import MisconfiguredError
 from lily.pipeline.lanes import LaneQuery, apply_once
+from lily.pipeline.staging import SCHEMA
 from lily.repositories.postgres.applier import Applier, Batch, Phases, Position
-from lily.repositories.postgres.outbox import changes_of
+from lily.repositories.postgres.outbox import Outbox, changes_of, dead_letters_of
 
 _WAITING = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 _HELD_CHANGE = """
@@ -149,10 +152,10 @@ def chunk(events: int) -> Batch:
     return replace(batch_of(events, 1, Lane.LEAF), ends_here=False)
 
 
-def told(catalog: Catalog) -> list[str]:
-    """The assets whose changes a follower of the leaf lane may read."""
+def told(catalog: Catalog, outbox: Callable[[Lane], Outbox] = changes_of) -> list[str]:
+    """The assets whose changes a follower of the leaf lane may read, or the places of dead letters."""
     with psycopg.connect(catalog.url) as connection:
-        return [row[3].decode() for row in changes_of(Lane.LEAF).read(connection, 0, 1000).told]
+        return [row[3].decode() for row in outbox(Lane.LEAF).read(connection, 0, 1000).told]
 
 
 def test_what_executors_applied_is_followed_when_their_batch_has_ended(catalog: Catalog) -> None:
@@ -181,6 +184,35 @@ def test_a_change_that_is_committed_after_a_later_one_is_told(catalog: Catalog) 
         slow.close()
     catalog.applier.record(batch_of(3, 1, Lane.LEAF))
     assert set(told(catalog)) == {"slow", "held", "quick"}
+
+
+def test_a_dead_letter_that_is_committed_after_a_later_one_is_told(catalog: Catalog) -> None:
+    def refused(offset: int, event: Event) -> pa.Table:
+        rows = stage([event]).to_pylist()
+        letter = rows[0] | {"offset": offset, "reason": "malformed", "detail": "", "payload": b"{"}
+        return pa.Table.from_pylist([letter], SCHEMA)
+
+    with ThreadPoolExecutor() as threads, psycopg.connect(catalog.url) as obstacle:
+        slow, held = Applier(catalog.url), table("held")
+        obstacle.execute(_HELD_CHANGE, [TENANT, held.event_id])
+        both = pa.concat_tables([refused(7, table("late")), stage([held])])
+        late = threads.submit(slow.apply_table, replace(chunk(2), dead=1), both)
+        eventually(lambda: len(catalog.fetch(_WAITING)) == 1)
+        catalog.applier.apply_table(replace(chunk(1), dead=1), refused(8, table("quick")))
+        assert told(catalog, dead_letters_of) == []
+        obstacle.rollback()
+        late.result(30)
+        slow.close()
+    catalog.applier.record(batch_of(3, 1, Lane.LEAF))
+    assert [subject[-1] for subject in told(catalog, dead_letters_of)] == ["7", "8"]
+
+
+def test_a_leader_that_slept_notes_no_batch_that_another_has_noted(catalog: Catalog) -> None:
+    catalog.applier.record(batch_of(3, 2, Lane.LEAF))
+    catalog.applier.apply_table(chunk(1), stage([table("in-flight")]))
+    catalog.applier.record(batch_of(2, 1, Lane.LEAF))
+    assert catalog.applier.position("assets-leaf") == Position(2, {"0": 3})
+    assert told(catalog) == []
 
 
 def test_a_chunk_that_is_applied_again_after_a_crash_counts_once(catalog: Catalog) -> None:

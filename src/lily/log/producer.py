@@ -110,16 +110,18 @@ class LogProducer:
             loop = asyncio.get_running_loop()
             if self._polled_by is not loop:
                 self._polled_by = loop
-                loop.call_later(_POLL_SECONDS, self._poll)
+                loop.call_later(_POLL_SECONDS, self._poll, loop)
             return await delivery.done
         finally:
             self._waiting -= 1
 
-    def _poll(self) -> None:
-        if self._polled_by is None or not (self._waiting or len(self._producer)):
+    def _poll(self, loop: AbstractEventLoop) -> None:
+        if self._polled_by is not loop:  # another one has taken over
+            return
+        if not (self._waiting or len(self._producer)):
             self._polled_by = None
             return
-        self._polled_by.call_later(_POLL_SECONDS, self._poll)  # first, so that no error ends it
+        loop.call_later(_POLL_SECONDS, self._poll, loop)  # first, so that no error ends it
         self._producer.poll(0)
 
     async def _replace_after(self, error: KafkaError, producer: Producer) -> None:

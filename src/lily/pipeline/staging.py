@@ -48,7 +48,7 @@ RECORD = (
     ("event_id", pa.string()),
     ("tenant_id", pa.string()),
 )
-#: The staging table's columns (0001_spine.sql).
+#: The staging table's columns (queries/apply.sql).
 SCHEMA = pa.schema(
     [
         *RECORD,

@@ -11,8 +11,7 @@ import structlog
 from lily.repositories.postgres.usage import (
     busy_tenants,
     count_usage,
-    newest_change,
-    read_counted,
+    list_uncounted,
     record_usage,
     write_counted,
 )
@@ -55,7 +54,8 @@ class UsageCounter:
             psycopg.connect(self._url, autocommit=True) as here,
             psycopg.connect(self._shared_url, autocommit=True) as shared,
         ):
-            after, until = read_counted(here), newest_change(here)
-            if after < until:
-                record_usage(shared, count_usage(here, busy_tenants(here, after, until)))
-                write_counted(here, until)
+            spans = list_uncounted(here)
+            tenants = set[str]().union(*(busy_tenants(here, span) for span in spans))
+            record_usage(shared, count_usage(here, tenants))
+            for span in spans:
+                write_counted(here, span)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from functools import cache
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,6 +30,9 @@ NAME = "assets-leaf"
 PACE = Pace(most=200_000, pause="1s", look="300ms")
 #: The summary of each chunk, and the seconds it took.
 _SCHEMA = SPARK_SCHEMA + "".join(f", {phase} DOUBLE" for phase in vars(Phases()))
+
+
+_appliers: dict[str, Applier] = {}
 
 
 def start(session: SparkSession, settings: Settings, query: LaneQuery) -> StreamingQuery:
@@ -67,10 +69,11 @@ def on_executors(batch: DataFrame, url: str, *, must_apply: bool = True, keep: b
     return batch.mapInArrow(work, _SCHEMA).toArrow()
 
 
-@cache
 def _applier(url: str) -> Applier:
-    """The connection of this executor's process."""
-    return Applier(url)
+    """The connection of this executor's process; that to another cell is given back."""
+    for other in _appliers.keys() - {url}:
+        _appliers.pop(other).close()
+    return _appliers.setdefault(url, Applier(url))
 
 
 def _work_off(records: pa.RecordBatch, applier: Applier | None, keep: bool) -> pa.Table:

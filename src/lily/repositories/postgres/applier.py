@@ -76,7 +76,7 @@ class Phases:
 
 
 class Applier:
-    """One connection to PostgreSQL that applies the batches of one lane."""
+    """One connection to PostgreSQL that applies batches of a lane, or parts of them."""
 
     #: The table a batch is copied to; dead letters are buried from there.
     staging: ClassVar[str] = "staged_events"
@@ -95,8 +95,7 @@ class Applier:
         return Position(int(row[0]), json.loads(row[1])) if row else None
 
     def apply_table(self, batch: Batch, staged: pa.Table, *, keep: bool = True) -> Phases:
-        """Copy a small batch over this connection and apply it; `keep=False` rolls it back (a rehearsal)."""
-
+        """Copy a batch over this connection and apply it; `keep=False` rolls it back (a rehearsal)."""
         try:
             return self._in_transaction(batch, staged, keep)
         except adbc.DataError as error:
@@ -116,8 +115,12 @@ class Applier:
         return self.apply_table(batch, staged.slice(half))
 
     def record(self, batch: Batch) -> None:
-        """Note that a batch is done whose parts were applied before."""
+        """Note that a batch is done whose parts were applied before, unless another leader has noted it."""
         with self._transaction() as cursor:
+            cursor.execute(_SQL["hold_position"], (batch.query,))
+            noted = cursor.fetchone()
+            if noted is not None and noted[0] >= batch.batch_id:
+                return
             cursor.execute(_SQL["record_position"], batch.position_row())
             cursor.execute(f"NOTIFY {APPLIED_CHANNEL}")
 

@@ -53,7 +53,7 @@ class Outbox:
         return int(row[0]) if row else 0
 
     def read(self, connection: psycopg.Connection[Any], after: int, most: int) -> Page:
-        """At most so many. A lane has one writer, so a later row never appears before an earlier one."""
+        """At most so many, up to the end of the lane: before it no row appears any more."""
         wanted = {"lane": self.lane.value, "after": after, "most": most}
         with connection.cursor(binary=True, row_factory=tuple_row) as cursor:
             # Text is sent on as it comes: to decode and encode it again took as long as to fetch it.

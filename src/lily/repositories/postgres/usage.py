@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import psycopg
 
@@ -10,32 +11,31 @@ from lily.repositories.postgres.queries import load
 
 _SQL = load("usage.sql")
 _RELAY = load("relay.sql")
-_RELAY_NAME = "usage"
 
 
-def read_counted(connection: psycopg.Connection) -> int:
-    """Up to which change the tenants were counted."""
-    row = connection.execute(_RELAY["read_position"], {"relay": _RELAY_NAME}).fetchone()
-    return int(row[0]) if row else 0
+class Span(NamedTuple):
+    """Changes of a lane that were not counted yet."""
+
+    lane: str
+    after: int
+    until: int
 
 
-def write_counted(connection: psycopg.Connection, seq: int) -> None:
-    connection.execute(_RELAY["write_position"], {"relay": _RELAY_NAME, "seq": seq})
+def list_uncounted(connection: psycopg.Connection) -> list[Span]:
+    """What came since the last time; a lane's changes are numbered, and end, by themselves."""
+    return [Span(*row) for row in connection.execute(_SQL["list_uncounted"])]
 
 
-def newest_change(connection: psycopg.Connection) -> int:
-    """The number of the newest change, from which `busy_tenants` can go on."""
-    row = connection.execute(_SQL["newest_change"]).fetchone()
-    return int(row[0]) if row else 0
+def write_counted(connection: psycopg.Connection, span: Span) -> None:
+    connection.execute(_RELAY["write_position"], {"relay": f"usage-{span.lane}", "seq": span.until})
 
 
-def busy_tenants(connection: psycopg.Connection, after: int, until: int) -> list[str]:
-    """The tenants with changes after one number, up to another."""
-    rows = connection.execute(_SQL["busy_tenants"], {"after": after, "until": until})
-    return [tenant_id for (tenant_id,) in rows]
+def busy_tenants(connection: psycopg.Connection, span: Span) -> set[str]:
+    """The tenants with changes there."""
+    return {tenant_id for (tenant_id,) in connection.execute(_SQL["busy_tenants"], span._asdict())}
 
 
-def count_usage(connection: psycopg.Connection, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
+def count_usage(connection: psycopg.Connection, tenants: Iterable[str]) -> dict[str, tuple[int, int]]:
     """Count these tenants anew, by reading all their assets; returns the assets and bytes of each."""
     counted = {}
     for tenant_id in tenants:

@@ -5,3 +5,8 @@
 CREATE OR REPLACE FUNCTION lane_end(of_lane text) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT coalesce((SELECT seq FROM lane_ends WHERE lane = of_lane), 0)
 $$;
+
+-- The same for dead letters. Called by the outbox reader.
+CREATE OR REPLACE FUNCTION lane_dead_end(of_lane text) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
+    SELECT coalesce((SELECT dead_seq FROM lane_ends WHERE lane = of_lane), 0)
+$$;

@@ -200,17 +200,23 @@ WHERE c.tenant_id = purge.tenant_id AND c.asset_id = purge.asset_id AND c.seq < 
   AND c.asset_name IS NOT NULL AND purge.outcome <> 'refused'
 
 -- name: record_position
--- Called by the applier in the batch's transaction, or after those of its parts: all changes of the lane up to here
--- are committed then, so that who reads them in their order misses none (ADR 36).
+-- Called by the applier in the batch's transaction, or after those of its parts: all changes and dead letters of the
+-- lane up to here are committed then, so that who reads them in their order misses none (ADR 36).
 WITH ended AS (
-    INSERT INTO lane_ends VALUES ($7, (SELECT max(seq) FROM changes WHERE lane = $7))
-    ON CONFLICT (lane) DO UPDATE SET seq = excluded.seq)
+    INSERT INTO lane_ends VALUES (
+        $7, coalesce((SELECT max(seq) FROM changes WHERE lane = $7), 0),
+        coalesce((SELECT max(seq) FROM dead_letters WHERE lane = $7), 0))
+    ON CONFLICT (lane) DO UPDATE SET seq = excluded.seq, dead_seq = excluded.dead_seq)
 INSERT INTO stream_positions AS p (query, batch_id, offsets, events, dead, event_time)
 VALUES ($1, $2, $3::jsonb, $4, $5, $6)
 ON CONFLICT (query) DO UPDATE SET
     batch_id = excluded.batch_id, offsets = p.offsets || excluded.offsets, events = p.events + excluded.events,
     dead = p.dead + excluded.dead, event_time = coalesce(excluded.event_time, p.event_time),
     applied_at = clock_timestamp()
+
+-- name: hold_position
+-- Called by the applier before it notes a batch whose parts were applied before: nobody else notes one meanwhile.
+SELECT batch_id FROM stream_positions WHERE query = $1 FOR UPDATE
 
 -- name: position
 -- Called by the applier before every batch, and by the check of the checkpoints at start.

@@ -54,4 +54,5 @@ SELECT d.seq, d.tenant_id, d.topic || '/' || d."partition" || '/' || d."offset",
         'topic', d.topic, 'partition', d."partition", 'offset', d."offset", 'tenant_id', d.tenant_id,
         'event_id', d.event_id, 'reason', d.reason, 'detail', d.detail, 'refused_at', d.refused_at,
         'payload_base64', encode(substring(d.payload FOR 65536), 'base64'))::text
-FROM dead_letters AS d WHERE d.lane = %(lane)s AND d.seq > %(after)s ORDER BY d.seq LIMIT %(most)s
+FROM dead_letters AS d WHERE d.lane = %(lane)s AND d.seq > %(after)s AND d.seq <= lane_dead_end(%(lane)s)
+ORDER BY d.seq LIMIT %(most)s

@@ -1,11 +1,14 @@
 -- What tenants have. All called by the counter of usage in the streams process, as the owner.
 
--- name: newest_change
-SELECT greatest(lane_end('structural'), lane_end('leaf'))
+-- name: list_uncounted
+-- Of each lane up to where its changes were counted, and up to where they can be.
+SELECT l.lane, coalesce(p.seq, 0), lane_end(l.lane)
+  FROM unnest('{structural,leaf}'::text[]) AS l (lane)
+  LEFT JOIN relay_positions AS p ON p.relay = 'usage-' || l.lane
+ WHERE coalesce(p.seq, 0) < lane_end(l.lane)
 
 -- name: busy_tenants
-SELECT DISTINCT tenant_id FROM changes
- WHERE lane IN ('structural', 'leaf') AND seq > %(after)s AND seq <= %(until)s
+SELECT DISTINCT tenant_id FROM changes WHERE lane = %(lane)s AND seq > %(after)s AND seq <= %(until)s
 
 -- name: forget_sources
 DELETE FROM tenant_sources WHERE tenant_id = %(tenant_id)s
