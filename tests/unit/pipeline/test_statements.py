@@ -11,21 +11,11 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 import pytest
 
+from kit.records import RECORDS
 from lily.log.envelope import EventType
 from lily.pipeline.statement_staging import stage_statements
 
 RECEIVED = datetime(2026, 1, 2, tzinfo=UTC)
-RECORDS = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 EDGE = {"from_asset_id": "a", "to_asset_id": "b", "relationship_type": "contains"}
 
 
